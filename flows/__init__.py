@@ -1,0 +1,1 @@
+"""Every side effect: disk, DuckDB connections, Prefect, terminal."""

@@ -1,0 +1,1 @@
+"""Bytes to lines to batches of decoded records."""

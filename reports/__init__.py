@@ -1,0 +1,1 @@
+"""Tables in, charts and pages out; no IO."""

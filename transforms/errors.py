@@ -1,0 +1,40 @@
+"""Expected failures. Each prints one line (what, where, what to do) and exits with 2; anything else is a bug."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class KvledgerError(Exception):
+    """Root of every expected failure; its text is the whole line the user reads."""
+
+
+class InputError(KvledgerError):
+    """A log, trace or benchmark file that cannot be read as asked."""
+
+
+class ConfigError(KvledgerError):
+    """A fleet file, mapping, scenario, setting or command-line value that cannot be used."""
+
+
+class CatalogError(KvledgerError):
+    """A model, GPU, attention kind, quantisation or engine version nobody has described to us."""
+
+
+class CapacityError(KvledgerError):
+    """A deployment that cannot exist: weights or one request do not fit the memory."""
+
+
+class DataError(KvledgerError):
+    """A week, table or column that is not there, or an audit that found rows it must not find."""
+
+
+class HomeError(KvledgerError):
+    """A home directory that is locked by another run, read only, full or of a newer version."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Hint naming the known word nearest to `word`, as "; did you mean 'x'?", or an empty string."""
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""

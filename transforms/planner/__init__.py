@@ -1,0 +1,1 @@
+"""KV memory, step time, residency, KV·time and sizing."""
