@@ -1,0 +1,220 @@
+"""The fleet file: log sources, deployments, objectives and planning settings, checked key by key."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from transforms.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One `[[sources]]` table: where a log lies and how its ambiguities are settled."""
+
+    format: str
+    path: str
+    name: str = ""
+    timezone: str | None = None
+    time_unit: str | None = None
+    origin: str | None = None
+    file_order: str | None = None
+    cached_tokens: str | None = None
+    reasoning_tokens: str | None = None
+    zero_usage: str | None = None
+    block_tokens: int | None = None
+    session_rate_per_s: float | None = None
+    map: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`[deployments.engine]`, in vLLM's names; tokens, sequences, ratios and bytes as vLLM means them."""
+
+    name: str = "vllm"
+    version: str | None = None
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    max_model_len: int | None = None
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    gpu_memory_utilization: float = 0.9
+    kv_cache_dtype: str = "auto"
+    kv_cache_memory_bytes: int | None = None
+    block_size: int | None = None
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    async_scheduling: bool | None = None
+    long_prefill_token_threshold: int = 0
+    speculative_tokens: int = 0
+    drafter_layers: int = 0
+    activation_bytes: int | None = None
+    non_torch_bytes: int | None = None
+    weights_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Slo:
+    """`[deployments.slo]`: what the service promised; `window` is the span it is judged over, as "1h"."""
+
+    ttft_p95_s: float = 2.0
+    tpot_p95_s: float = 0.05
+    window: str = "1h"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One `[[deployments]]` table: `replicas` copies of `model` on `gpu` under `engine`, serving `serves`."""
+
+    name: str
+    serves: tuple[str, ...]
+    model: str
+    gpu: str
+    replicas: int = 1
+    calibration: str | None = None
+    engine: Engine = field(default_factory=Engine)
+    slo: Slo = field(default_factory=Slo)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """`[planning]`: how much spare the review keeps and how far ahead it looks."""
+
+    headroom_ratio: float = 0.3
+    spare_replicas: int = 1
+    lead_time_days: int = 30
+    horizon_weeks: int = 8
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """`[privacy]`: "hashed" keeps a keyed hash of tenant identifiers, "plain" keeps them as logged."""
+
+    identifiers: str = "hashed"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The whole fleet file. `prices` maps a GPU's catalog name to USD per GPU-hour."""
+
+    sources: tuple[Source, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+    planning: Planning = field(default_factory=Planning)
+    privacy: Privacy = field(default_factory=Privacy)
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+
+def parse_fleet(document: Mapping[str, Any], where: str) -> Fleet:
+    """The fleet in a decoded TOML `document`; `where` names the file in errors. Unknown keys are ConfigErrors."""
+    fleet = _build(Fleet, document, where, "")
+    _check_ranges(fleet, where)
+    _check_serves(fleet.deployments, where)
+    return fleet
+
+
+def deployment_of(model: str | None, deployments: Sequence[Deployment]) -> str | None:
+    """Name of the deployment that serves `model`: exact name, then pattern, then "*"; None if nobody does."""
+    if model is not None:
+        for deployment in deployments:
+            if model in deployment.serves:
+                return deployment.name
+        for deployment in deployments:
+            if any(p != "*" and fnmatch.fnmatchcase(model, p) for p in deployment.serves):
+                return deployment.name
+    return next((d.name for d in deployments if "*" in d.serves), None)
+
+
+def _check_serves(deployments: Sequence[Deployment], where: str) -> None:
+    names: dict[str, str] = {}
+    patterns: dict[str, str] = {}
+    for deployment in deployments:
+        if deployment.name in names:
+            raise ConfigError(f"{where}: two deployments are named '{deployment.name}'; give each its own name")
+        names[deployment.name] = deployment.name
+        for pattern in deployment.serves:
+            if pattern in patterns:
+                raise ConfigError(
+                    f"{where}: '{pattern}' is served by both '{patterns[pattern]}' and '{deployment.name}'; "
+                    "leave it to one of them"
+                )
+            patterns[pattern] = deployment.name
+
+
+def _check_ranges(fleet: Fleet, where: str) -> None:
+    for d in fleet.deployments:
+        at = f"{where}: deployment '{d.name}'"
+        _positive(at, replicas=d.replicas, ttft_p95_s=d.slo.ttft_p95_s, tpot_p95_s=d.slo.tpot_p95_s)
+        e = d.engine
+        _positive(
+            at,
+            tensor_parallel_size=e.tensor_parallel_size,
+            pipeline_parallel_size=e.pipeline_parallel_size,
+            max_num_seqs=e.max_num_seqs,
+            max_num_batched_tokens=e.max_num_batched_tokens,
+            max_model_len=1 if e.max_model_len is None else e.max_model_len,
+        )
+        if not 0 < e.gpu_memory_utilization <= 1:
+            raise ConfigError(f"{at}: gpu_memory_utilization = {e.gpu_memory_utilization} must lie in (0, 1]")
+    if fleet.planning.headroom_ratio < 0 or fleet.planning.spare_replicas < 0:
+        raise ConfigError(f"{where}: [planning] headroom_ratio and spare_replicas must not be negative")
+    if fleet.privacy.identifiers not in ("hashed", "plain"):
+        raise ConfigError(f"{where}: [privacy] identifiers must be \"hashed\" or \"plain\"")
+
+
+def _positive(at: str, **values: float) -> None:
+    for key, value in values.items():
+        if value <= 0:
+            raise ConfigError(f"{at}: {key} = {value} must be above zero")
+
+
+def _build(kind: type[T], document: Any, where: str, at: str) -> T:
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{where}: {at or 'the file'} must be a table")
+    hints = get_type_hints(kind)
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    for key in document:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key '{at + '.' if at else ''}{key}'{nearest(key, known)}")
+    values: dict[str, Any] = {}
+    for name, f in known.items():
+        if name in document:
+            values[name] = _value(hints[name], document[name], where, f"{at}.{name}" if at else name)
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{where}: {at or 'the file'} lacks '{name}'")
+    return kind(**values)
+
+
+def _value(hint: Any, value: Any, where: str, at: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
+        return _build(hint, value, where, at)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where}: '{at}' must be a list")
+        return tuple(_value(args[0], item, where, f"{at}[{n}]") for n, item in enumerate(value))
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: '{at}' must be a table")
+        return {k: _value(args[1], v, where, f"{at}.{k}") for k, v in value.items()}
+    if type(None) in args:
+        return _value(args[0], value, where, at)
+    return _scalar(hint, value, where, at)
+
+
+def _scalar(hint: Any, value: Any, where: str, at: str) -> Any:
+    if hint is Any:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+        raise ConfigError(f"{where}: '{at}' must be {words.get(hint, hint)}, not {value!r}")
+    return value
