@@ -1,0 +1,189 @@
+"""The tables a plan consists of: columns, types and row order of every plan_* Parquet file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TODAY = "today"
+"""scenario_id of the fleet as it stands."""
+
+_TEXT, _FLAG, _COUNT, _REAL = pl.String(), pl.Boolean(), pl.Int64(), pl.Float64()
+_MOMENT = pl.Datetime("us", "UTC")
+
+_KEYS: dict[str, pl.DataType] = {
+    "run_id": _TEXT,
+    "week": _TEXT,
+    "deployment_id": _TEXT,
+    "scenario_id": _TEXT,
+}
+
+_REPLICAS: dict[str, pl.DataType] = {
+    "demand": _TEXT,  # kv | compute | latency
+    "demand_replicas": _REAL,  # before rounding up
+    "replicas_replicas": _COUNT,
+    "is_binding": _FLAG,
+    "needed_replicas": _COUNT,
+    "needed_gpus": _COUNT,
+    "low_gpus": _COUNT,
+    "high_gpus": _COUNT,
+    "now_replicas": _COUNT,
+    "now_gpus": _COUNT,
+    "horizon_gpus": _COUNT,
+    "is_one_lost_ok": _FLAG,
+    "envelope_gpus": _COUNT,
+    "envelope_reason": _TEXT,
+    "cost_usd_per_hour": _REAL,
+    "now_cost_usd_per_hour": _REAL,
+    "output_cost_usd_per_million_tokens": _REAL,
+    "session_cost_usd": _REAL,
+    "residency_peak_bytes": _REAL,
+    "residency_peak_observed_bytes": _REAL,
+    "residency_max_bytes": _REAL,
+    "kv_capacity_bytes": _COUNT,
+    "is_censored": _FLAG,
+    "planned_batch_requests": _COUNT,
+    "step_s": _REAL,
+    "busiest_hour_at": _MOMENT,
+    "compute_gpu_s_per_s": _REAL,
+    "utilization_factor": _REAL,
+    "headroom_ratio": _REAL,
+    "note": _TEXT,
+}
+
+_RESIDENCY: dict[str, pl.DataType] = {
+    "window_started_at": _MOMENT,
+    "phase": _TEXT,  # prefill | decode | tool_wait
+    "pace": _TEXT,  # observed | slo
+    "residency_mean_bytes": _REAL,
+    "residency_max_bytes": _REAL,
+    "block_mean_bytes": _REAL,
+    "resident_mean_requests": _REAL,
+    "capacity_bytes": _COUNT,
+}
+
+_KV_TIME: dict[str, pl.DataType] = {
+    "model": _TEXT,
+    "tenant": _TEXT,
+    "phase": _TEXT,
+    "is_failed": _FLAG,
+    "attempts_requests": _COUNT,
+    "unknown_requests": _COUNT,
+    "kv_time_byte_s": _REAL,
+    "kv_time_mean_byte_s": _REAL,
+    "kv_block_time_byte_s": _REAL,
+    "kv_shared_time_byte_s": _REAL,
+    "shared_reading": _TEXT,  # exact | lower bound | NULL
+}
+
+_LATENCY: dict[str, pl.DataType] = {
+    "measure": _TEXT,  # ttft | tpot | queue | e2e
+    "quantile_ratio": _REAL,
+    "value_s": _REAL,
+    "timed_requests": _COUNT,
+    "source": _TEXT,  # logged | modelled
+}
+
+_BATCH_CURVE: dict[str, pl.DataType] = {
+    "batch_requests": _COUNT,
+    "throughput_tokens_per_s": _REAL,
+    "tpot_s": _REAL,
+    "ttft_s": _REAL,
+    "rule_of_thumb_factor": _REAL,
+    "is_kv_ok": _FLAG,
+    "is_slo_ok": _FLAG,
+    "is_turning_point": _FLAG,
+    "is_recommended": _FLAG,
+    "is_today": _FLAG,
+}
+
+_SCENARIOS: dict[str, pl.DataType] = {
+    "setting": _TEXT,
+    "setting_text": _TEXT,
+    "rejected_requests": _COUNT,
+    "lost_requests": _COUNT,
+    "truncated_requests": _COUNT,
+    "sessions_cut": _COUNT,
+    "lost_cut_tokens": _COUNT,
+    "lost_truncated_tokens": _COUNT,
+    "kv_time_byte_s": _REAL,
+    "residency_peak_bytes": _REAL,
+    "ttft_p95_s": _REAL,
+    "tpot_p95_s": _REAL,
+    "attainment_ratio": _REAL,
+    "needed_gpus": _COUNT,
+    "cost_usd_per_hour": _REAL,
+}
+
+_TOOL_WAIT_POLICIES: dict[str, pl.DataType] = {
+    "policy": _TEXT,
+    "ttl_s": _REAL,
+    "break_even_s": _REAL,
+    "pool_full_ratio": _REAL,
+    "held_byte_s": _REAL,
+    "held_gpu_s": _REAL,
+    "recompute_gpu_s": _REAL,
+    "saving_gpu_s": _REAL,
+    "saving_usd": _REAL,
+    "is_today": _FLAG,
+    "is_best": _FLAG,
+}
+
+_FORECASTS: dict[str, pl.DataType] = {
+    "horizon_week": _TEXT,
+    "measure": _TEXT,
+    "value_gpus": _REAL,
+    "low_gpus": _REAL,
+    "high_gpus": _REAL,
+    "run_out_date": pl.Date(),
+    "order_by_date": pl.Date(),
+}
+
+_BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
+    "plan_replicas": (_REPLICAS, ("demand",)),
+    "plan_residency": (_RESIDENCY, ("pace", "phase", "window_started_at")),
+    "plan_kv_time": (_KV_TIME, ("model", "tenant", "phase", "is_failed")),
+    "plan_latency": (_LATENCY, ("source", "measure", "quantile_ratio")),
+    "plan_batch_curve": (_BATCH_CURVE, ("batch_requests",)),
+    "plan_scenarios": (_SCENARIOS, ("setting", "setting_text")),
+    "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
+    "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
+}
+
+PLAN_TABLES: dict[str, dict[str, pl.DataType]] = {
+    name: {**_KEYS, **body, "provenance": _TEXT} for name, (body, _order) in _BODIES.items()
+}
+"""Table name -> column -> type, in file order. Every row has run_id, week, deployment_id, scenario_id, provenance."""
+
+PLAN_GRAINS: dict[str, tuple[str, ...]] = {name: (*list(_KEYS)[1:], *order) for name, (_body, order) in _BODIES.items()}
+"""Table name -> the columns that name one row, which is also the order of rows in the file."""
+
+
+def empty_plan_table(name: str) -> pl.DataFrame:
+    """Table `name` with all its typed columns and no rows."""
+    return pl.DataFrame(schema=PLAN_TABLES[name])
+
+
+def plan_frame(name: str, keys: Mapping[str, str], rows: pl.DataFrame) -> pl.DataFrame:
+    """Table `name` made of `rows` with the key columns `keys` added: checked, cast and in the order of its grain."""
+    stamped = rows.with_columns(pl.lit(value, pl.String).alias(key) for key, value in keys.items())
+    schema = PLAN_TABLES[name]
+    lacking = sorted(set(schema) - set(stamped.columns))
+    unknown = sorted(set(stamped.columns) - set(schema))
+    if lacking or unknown:
+        raise KeyError(f"{name}: lacks {lacking}, has unknown {unknown}")
+    typed = stamped.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
+    return typed.sort(PLAN_GRAINS[name], nulls_last=True, maintain_order=True)
+
+
+def plan_rows(name: str, keys: Mapping[str, str], rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Table `name` from a list of row dicts; a column absent from a row is NULL, an unknown one a KeyError."""
+    body = {column: dtype for column, dtype in PLAN_TABLES[name].items() if column not in keys}
+    for row in rows:
+        if not row.keys() <= body.keys():
+            raise KeyError(f"{name}: unknown columns {sorted(row.keys() - body.keys())}")
+    return plan_frame(name, keys, pl.DataFrame(rows, schema=body, orient="row"))
