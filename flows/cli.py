@@ -1,0 +1,64 @@
+"""The command line: `kvledger COMMAND`; every command is one function of flows/commands."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from flows.commands.review import review
+from flows.log import start_logging
+from flows.printing import print_error, print_line
+from transforms.errors import KvledgerError
+
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+"""Root of what typer raises on a wrong command line; typer has no public name for it."""
+
+INTERRUPTED = 130
+"""Exit code of a run that Ctrl-C ended (128 + SIGINT)."""
+
+app = typer.Typer(
+    name="kvledger",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Production LLM request logs in, weekly capacity review out: KV residency, KV·time and GPU counts.",
+)
+for command in (review,):
+    app.command()(command)
+
+
+@app.callback()
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say only errors on stderr.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Take the options that stand before the command."""
+    start_logging(verbose=verbose, quiet=quiet)
+    if show_version:
+        print_line(f"kvledger {version('kvledger')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; expected failures print one line and exit with 2, bugs keep their traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except KvledgerError as error:
+        print_error(str(error))
+        sys.exit(2)
+    except USAGE_ERROR as error:
+        print_error(getattr(error, "format_message", error.__str__)() + "; see kvledger --help")
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        print_error("interrupted; nothing half-written, run it again")
+        sys.exit(INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

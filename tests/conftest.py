@@ -1,0 +1,59 @@
+"""What all tests share: where the shared traces lie, and what to do when a tool is absent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("KVLEDGER_SHARED", ROOT.parent / "shared"))
+
+
+def _missing(marker: str) -> str | None:
+    """Name what a marked test lacks on this machine, or None."""
+    if marker == "shared" and not (SHARED / "traces").is_dir():
+        return "the shared traces (set KVLEDGER_SHARED=DIR)"
+    if marker == "browser" and not shutil.which("chromium"):
+        return "Chromium (Debian package chromium)"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in ("browser", "s3", "cluster", "shared"):
+        if item.get_closest_marker(marker) is None:
+            continue
+        missing = _missing(marker)
+        if missing is None:
+            continue
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"needs {missing}", pytrace=False)
+        pytest.skip(f"needs {missing}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the run with one line naming what was left out, where anything was."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    left_out: dict[str, int] = {}
+    for report in reporter.stats.get("skipped", []):
+        reason = str(report.longrepr[2]).removeprefix("Skipped: needs ")
+        left_out[reason] = left_out.get(reason, 0) + 1
+    if left_out:
+        named = ", ".join(f"{count} tests for want of {what}" for what, count in sorted(left_out.items()))
+        reporter.write_line(f"left out: {named}")
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Folder with the shared traces and cases (marker `shared`)."""
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def root_dir() -> Path:
+    """Top of the project."""
+    return ROOT
