@@ -143,6 +143,13 @@ _FORECASTS: dict[str, pl.DataType] = {
     "order_by_date": pl.Date(),
 }
 
+_ASSUMPTIONS: dict[str, pl.DataType] = {
+    "name": _TEXT,
+    "value_text": _TEXT,
+    "unit": _TEXT,
+    "source_text": _TEXT,
+}
+
 _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_replicas": (_REPLICAS, ("demand",)),
     "plan_residency": (_RESIDENCY, ("pace", "phase", "window_started_at")),
@@ -152,6 +159,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_scenarios": (_SCENARIOS, ("setting", "setting_text")),
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
+    "plan_assumptions": (_ASSUMPTIONS, ("name",)),
 }
 
 PLAN_TABLES: dict[str, dict[str, pl.DataType]] = {
