@@ -1,0 +1,113 @@
+"""The catalog on disk: HOME/catalog laid over the shipped one, one file read per look-up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from flows.home import Home
+from flows.shipped import shipped
+from transforms.catalog import CatalogModel, Gpu, Prices, parse_gpu, parse_model, parse_prices
+from transforms.errors import CatalogError, nearest
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Look-ups in `folders`, the first that has a name wins. Nothing is read before it is asked for."""
+
+    folders: tuple[Path, ...]
+
+    def gpu(self, name: str) -> Gpu:
+        """The GPU called `name`; CatalogError names the nearest and those that are known."""
+        path = self._find("gpus", f"{name}.toml")
+        if path is None:
+            known = self.gpu_names()
+            raise CatalogError(
+                f"GPU '{name}' is not in the catalog{nearest(name, known)}; known are {', '.join(known)}"
+            )
+        gpu = parse_gpu(_toml(path), str(path))
+        if gpu.name != name:
+            raise CatalogError(f"{path}: the file calls itself '{gpu.name}'; name the file {gpu.name}.toml")
+        return gpu
+
+    def model(self, id_or_path: str, base: Path | None = None) -> CatalogModel:
+        """The model with this catalog id, or of the config.json at this path (from `base`); else CatalogError."""
+        found = self._find("models", f"{id_or_path.replace('/', '__')}.json")
+        if found is not None:
+            return parse_model(_json(found), id_or_path, str(found))
+        path = (base or Path()) / id_or_path
+        config = path / "config.json" if path.is_dir() else path
+        if config.is_file():
+            return parse_model(_json(config), id_or_path, str(config))
+        known = self.model_ids()
+        if id_or_path.endswith(".json"):
+            raise CatalogError(f"model config {config} does not exist; name a config.json or one of the catalog's ids")
+        raise CatalogError(
+            f"model '{id_or_path}' is not in the catalog{nearest(id_or_path, known)}; "
+            f"name a config.json, or one of: {', '.join(known)}"
+        )
+
+    def prices(self) -> Prices:
+        """USD per GPU-hour: those of HOME/catalog/prices.toml over the shipped ones."""
+        merged = Prices()
+        for path in (folder / "prices.toml" for folder in reversed(self.folders)):
+            if not path.is_file():
+                continue
+            prices = parse_prices(_toml(path), str(path))
+            merged = Prices(
+                {**merged.usd_per_hour, **prices.usd_per_hour},
+                {**merged.sources, **prices.sources},
+                prices.provenance,
+            )
+        return merged
+
+    def gpu_names(self) -> list[str]:
+        """Names of all GPUs, sorted."""
+        return self._stems("gpus", ".toml")
+
+    def model_ids(self) -> list[str]:
+        """Ids of all models (`org/name`), sorted."""
+        return [stem.replace("__", "/", 1) for stem in self._stems("models", ".json")]
+
+    def sha256(self, gpus: list[str], models: list[str]) -> str:
+        """Digest over the files these names resolve to and the price files: what a run of them depends on."""
+        paths = [self._find("gpus", f"{name}.toml") for name in sorted(set(gpus))]
+        paths += [self._find("models", f"{name.replace('/', '__')}.json") or Path(name) for name in sorted(set(models))]
+        paths += [self._find("prices.toml")]
+        digest = hashlib.sha256()
+        for path in (p for p in paths if p is not None and p.is_file()):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        return digest.hexdigest()
+
+    def _find(self, *parts: str) -> Path | None:
+        return next((path for folder in self.folders if (path := folder.joinpath(*parts)).is_file()), None)
+
+    def _stems(self, kind: str, suffix: str) -> list[str]:
+        return sorted({p.name.removesuffix(suffix) for f in self.folders for p in (f / kind).glob(f"*{suffix}")})
+
+
+def load_catalog(home: Home | None) -> Catalog:
+    """The catalog of `home` laid over the shipped one (the shipped one alone without a home)."""
+    own = (home.catalog,) if home is not None else ()
+    return Catalog((*own, shipped("data", "catalog")))
+
+
+@cache
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CatalogError(f"{path} cannot be read as TOML: {error}") from error
+
+
+@cache
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{path} cannot be read as JSON: {error}") from error
