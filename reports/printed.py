@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
+import polars as pl
+
 UNKNOWN = "–"
 """What stands where a figure is unknown (NULL)."""
 
@@ -50,6 +52,16 @@ def gib(value_bytes: float | None) -> str:
         return UNKNOWN
     _from, size, unit = _step(value_bytes, _BYTE_STEPS)
     return f"{figure(value_bytes / size)}{NBSP}{unit}"
+
+
+def gib_column(name: str, alias: str) -> pl.Expr:
+    """Column `name` (bytes or byte·s) in GiB or GiB·s under `alias`, for the axis of a chart."""
+    return (pl.col(name) / GIB_BYTES).alias(alias)
+
+
+def ms_column(name: str, alias: str) -> pl.Expr:
+    """Column `name` (seconds) in ms under `alias`, for the axis of a chart."""
+    return (pl.col(name) * 1000).alias(alias)
 
 
 def gib_s(value_byte_s: float | None) -> str:
@@ -107,15 +119,18 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A moment in UTC: "Tue 14 Nov 15:05 UTC"."""
-    return UNKNOWN if value is None else value.astimezone(UTC).strftime("%a %-d %b %H:%M UTC")
+    """A moment as "Tue 14 Nov 15:05 UTC"; one without a zone, as the warehouse has them, is UTC."""
+    if value is None:
+        return UNKNOWN
+    utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return f"{utc:%a} {utc.day} {utc:%b %H:%M} UTC"
 
 
 def week_days(week: str) -> str:
     """First and last day of an ISO week: "2026-W47" → "16 Nov – 22 Nov 2026"."""
     year, number = week.split("-W")
     first, last = (date.fromisocalendar(int(year), int(number), day) for day in (1, 7))
-    return f"{first:%-d %b} – {last:%-d %b %Y}"
+    return f"{first.day} {first:%b} – {last.day} {last:%b %Y}"
 
 
 def yes_no(flag: bool | None) -> str:

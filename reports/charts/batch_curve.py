@@ -1,0 +1,86 @@
+"""What a larger batch buys and costs: tokens per second and time per token over requests decoding at once."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from reports.blocks import Chart
+from reports.charts.grammar import AnyChart, amount_axis, base, spec
+from reports.marts import Marts, rows
+from reports.printed import ms_column
+from reports.theme import colour
+
+MARKS = {"is_today": "today", "is_recommended": "recommended", "is_turning_point": "turning point"}
+HEIGHT_PX = 150
+HEADINGS = {
+    "batch": "Batch (requests)",
+    "throughput": "Throughput (tokens/s)",
+    "tpot": "TPOT (ms)",
+    "slo": "Objective for p95 TPOT (ms)",
+    "fits": "Fits the KV cache",
+    "named": "What is special",
+}
+
+
+def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart, ...]:
+    """Two charts over the batch: tokens/s, and TPOT with its objective; none without rows."""
+    frame = rows(marts, "mart_batch_curve", deployment_id=deployment_id).sort("batch_requests")
+    if frame.is_empty():
+        return ()
+    data = _named(frame)
+    source = f"mart_batch_curve, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}"
+
+    def chart(kind: str, title: str, note: str, layers: AnyChart) -> Chart:
+        words = f"{deployment_id}: {title[0].lower()}{title[1:]}"
+        return Chart(f"{chart_id}-{kind}", title, note, words, source, spec(layers, HEIGHT_PX), data, HEADINGS)
+
+    limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit")).encode(
+        x=_batch_axis(), y=alt.Y("slo:Q")
+    )  # fmt: skip
+    return (
+        chart("throughput", "Tokens per second of one replica, by batch",
+              "Beyond the KV limit (grey) the batch does not fit the cache at the observed lengths.",
+              _curve("throughput", "tokens/s")),
+        chart("tpot", "Time per output token, by batch", "Red: the objective for the p95.",
+              alt.layer(_curve("tpot", "ms per token"), limit)),
+    )  # fmt: skip
+
+
+def _named(frame: pl.DataFrame) -> pl.DataFrame:
+    words = [pl.when(pl.col(flag).fill_null(value=False)).then(pl.lit(label)) for flag, label in MARKS.items()]
+    return frame.select(
+        pl.col("batch_requests").alias("batch"),
+        pl.col("throughput_tokens_per_s").alias("throughput"),
+        ms_column("tpot_s", "tpot"),
+        ms_column("slo_s", "slo"),
+        pl.when(pl.col("is_kv_ok").fill_null(value=True)).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("fits"),
+        pl.concat_str(words, separator=", ", ignore_nulls=True).alias("named"),
+    )
+
+
+def _batch_axis() -> alt.X:
+    return (
+        alt.X("batch", type="quantitative").scale(type="log", base=2, nice=False).axis(tickCount=8, format="~s")
+    ).title("requests decoding at once in a replica")
+
+
+def _curve(field: str, unit: str) -> alt.LayerChart:
+    amount = amount_axis(field, unit, zero=True)
+    fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
+    shown = [
+        alt.Tooltip("batch:Q", format=","),
+        alt.Tooltip("throughput:Q", title="tokens/s", format=",.0f"),
+        alt.Tooltip("tpot:Q", title="TPOT (ms)", format=",.1f"),
+        alt.Tooltip("fits:N", title="fits KV"),
+    ]
+    line = base().mark_line(color=colour("before"), strokeWidth=1).encode(x=_batch_axis(), y=amount)
+    dots = base().mark_point(filled=True, opacity=1, size=30).encode(
+        x=_batch_axis(), y=amount, color=fits.legend(None), tooltip=shown
+    )  # fmt: skip
+    special = base().transform_filter("datum.named !== '' && datum.named !== null")
+    ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink")).encode(
+        x=_batch_axis(), y=amount
+    )  # fmt: skip
+    label = special.mark_text(align="right", dx=-10, dy=-6).encode(x=_batch_axis(), y=amount, text="named:N")
+    return alt.layer(line, dots, ring, label)

@@ -1,0 +1,103 @@
+"""Histograms over log2 bins: lengths in tokens, this week over the one before, and gaps in seconds by kind."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from reports.blocks import Chart
+from reports.charts.grammar import SECONDS_LABEL, TOKENS_LABEL, base, spec
+from reports.marts import Marts, rows
+from reports.theme import colour
+
+THIS, LAST = "this week", "week before"
+LEAST_TOKENS = 0.5
+"""Where the bin of empty prompts starts on a log axis."""
+LEAST_S = 1 / 1024
+"""Where the bin of gaps of no time starts on a log axis."""
+HEIGHT_PX = 150
+
+
+def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) -> Chart | None:
+    """Share of requests by prompt or output length, this week as bars and the week before as a line; None if empty."""
+    frame = rows(marts, "mart_length_histogram", deployment_id=deployment_id, measure=measure)
+    if frame.is_empty():
+        return None
+    data = frame.sort("bin_low_tokens").select(
+        pl.max_horizontal(pl.col("bin_low_tokens"), pl.lit(LEAST_TOKENS)).alias("low"),
+        pl.max_horizontal(pl.col("bin_high_tokens"), pl.lit(1)).alias("high"),
+        pl.col("share_ratio").alias("share"),
+        pl.col("previous_share_ratio").alias("previous"),
+        "requests",
+        "previous_requests",
+    )
+    ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
+    ends = ends.axis(labelExpr=TOKENS_LABEL, tickCount=8).title("tokens")
+    share = alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of requests")
+    shown = [
+        alt.Tooltip("low:Q", title="from (tokens)", format=","),
+        alt.Tooltip("high:Q", title="below (tokens)", format=","),
+        alt.Tooltip("share:Q", title=THIS, format=".1%"),
+        alt.Tooltip("previous:Q", title=LAST, format=".1%"),
+    ]
+    bars = base().mark_bar(color=colour("decode"), opacity=0.85, binSpacing=0, stroke=colour("paper"), strokeWidth=1)
+    before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
+    layers = alt.layer(
+        bars.encode(x=ends, x2="high", y=share, tooltip=shown),
+        before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
+    )
+    has_before = data["previous"].is_not_null().any()
+    return Chart(
+        chart_id=chart_id,
+        title=f"How long {measure}s are",
+        note="Share of requests in bins that double"
+        + ("; black strokes are the week before." if has_before else "; there is no week before."),
+        alt=f"{deployment_id}: share of requests by {measure} length in tokens, on a log axis",
+        source="mart_length_histogram",
+        spec=spec(layers, HEIGHT_PX),
+        rows=data,
+        headings={"low": "From (tokens)", "high": "Below (tokens)", "share": "This week (share)",
+                  "previous": "Week before (share)", "requests": "This week (requests)",
+                  "previous_requests": "Week before (requests)"},
+    )  # fmt: skip
+
+
+def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
+    """Gaps inside sessions by length, tool waits and user think time apart; None without rows."""
+    frame = rows(marts, "mart_tool_wait_histogram", deployment_id=deployment_id)
+    if frame.is_empty():
+        return None
+    data = frame.sort("kind", "bin_low_s").select(
+        pl.col("kind").replace({"tool": "tool wait", "user": "user think time"}),
+        pl.max_horizontal(pl.col("bin_low_s"), pl.lit(LEAST_S)).alias("low"),
+        pl.max_horizontal(pl.col("bin_high_s"), pl.lit(2 * LEAST_S)).alias("high"),
+        pl.col("share_ratio").alias("share"),
+        pl.col("waits_requests").alias("gaps"),
+    )
+    ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
+    kinds = alt.Color("kind", type="nominal").scale(
+        domain=["tool wait", "user think time"], range=[colour("wait"), colour("before")]
+    )  # fmt: skip
+    bars = base().mark_bar(opacity=0.65, binSpacing=0).encode(
+        x=ends.axis(labelExpr=SECONDS_LABEL, tickCount=8).title("gap"),
+        x2="high",
+        y=alt.Y("share", type="quantitative").stack(None).axis(format="%", tickCount=4).title("of the gaps of its kind"),
+        color=kinds.title(None),
+        tooltip=[
+            alt.Tooltip("kind:N"),
+            alt.Tooltip("low:Q", title="from (s)", format=",.3~g"),
+            alt.Tooltip("high:Q", title="below (s)", format=",.3~g"),
+            alt.Tooltip("gaps:Q", format=","),
+            alt.Tooltip("share:Q", format=".1%"),
+        ],
+    )  # fmt: skip
+    return Chart(
+        chart_id=chart_id,
+        title="How long sessions wait for tools, and for their users",
+        note="Share of gaps in bins that double, each kind apart.",
+        alt=f"{deployment_id}: gaps between the turns of a session by length, tool waits and user think time",
+        source="mart_tool_wait_histogram",
+        spec=spec(bars, HEIGHT_PX),
+        rows=data,
+        headings={"kind": "Kind", "low": "From (s)", "high": "Below (s)", "share": "Share", "gaps": "Gaps"},
+    )

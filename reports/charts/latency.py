@@ -1,0 +1,78 @@
+"""Latency quantiles beside the objective: queue, TTFT, TPOT and E2E on one log axis."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from reports.blocks import Chart
+from reports.charts.grammar import SECONDS_LABEL, base, spec
+from reports.marts import Marts, rows
+from reports.theme import colour
+
+MEASURES = {"queue": "queue", "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
+QUANTILES = {
+    "latency_p50_s": "p50",
+    "latency_p90_s": "p90",
+    "latency_p95_s": "p95",
+    "latency_p99_s": "p99",
+    "latency_all_p95_s": "p95 with failures as misses",
+    "slo_s": "objective for p95",
+}
+LINE_PX = 34
+
+
+def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
+    """One line a measure with its p50 to p99, the p95 over all requests and the objective; None without times."""
+    frame = rows(marts, "mart_latency", deployment_id=deployment_id).filter(pl.col("latency_p50_s") > 0)
+    if frame.is_empty():
+        return None
+    order = list(MEASURES)
+    data = (
+        frame.with_columns(
+            (pl.col("measure").replace(MEASURES) + pl.when(pl.col("source") == "modelled").then(
+                pl.lit(" (modelled)")).otherwise(pl.lit(""))).alias("line"),
+            pl.col("measure").replace_strict({name: n for n, name in enumerate(order)}, default=9).alias("rank"),
+        )
+        .sort("rank", "source")
+        .select("line", *QUANTILES)
+    )  # fmt: skip
+    return Chart(
+        chart_id=chart_id,
+        title="Latency that users felt, against the objective",
+        note="Dots: p50, p90, p95 (large) and p99 of successful requests. Ring: p95 with failures counted as misses. "
+        "Red stroke: objective for the p95.",
+        alt=f"{deployment_id}: latency quantiles of queue, TTFT, TPOT and E2E in seconds on a log axis",
+        source="mart_latency",
+        spec=spec(_layers(), height=LINE_PX * data.height),
+        rows=data,
+        headings={"line": "Measure", **{name: f"{label} (s)" for name, label in QUANTILES.items()}},
+    )
+
+
+def _layers() -> alt.LayerChart:
+    line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
+    axis = alt.Axis(labelExpr=SECONDS_LABEL, tickCount=8, grid=True)
+
+    def place(name: str) -> alt.X:
+        return alt.X(name, type="quantitative").scale(type="log").axis(axis).title("time, log axis")
+
+    shown = [alt.Tooltip("line:N", title=" ")] + [
+        alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g") for name, label in QUANTILES.items()
+    ]
+    span = base().mark_rule(strokeWidth=2, color=colour("before")).encode(
+        x=place("latency_p50_s"), x2="latency_p99_s", y=line, tooltip=shown
+    )  # fmt: skip
+    dots = [
+        base().transform_filter(f"datum.{name} > 0").mark_point(
+            filled=True, opacity=1, color=colour("decode"), size=size
+        ).encode(x=place(name), y=line, tooltip=shown)
+        for name, size in (("latency_p50_s", 45), ("latency_p90_s", 45), ("latency_p95_s", 130), ("latency_p99_s", 45))
+    ]  # fmt: skip
+    ring = base().transform_filter("datum.latency_all_p95_s > 0").mark_point(
+        filled=False, size=230, strokeWidth=1.5, color=colour("ink")
+    ).encode(x=place("latency_all_p95_s"), y=line, tooltip=shown)  # fmt: skip
+    objective = base().transform_filter("datum.slo_s > 0").mark_tick(
+        thickness=3, height=26, color=colour("limit")
+    ).encode(x=place("slo_s"), y=line, tooltip=shown)  # fmt: skip
+    return alt.layer(span, *dots, ring, objective)

@@ -1,0 +1,94 @@
+"""KV residency over the week against what the fleet can hold, by phase."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from reports.blocks import Chart
+from reports.charts.grammar import amount_axis, base, phase_colour, spec, time_axis
+from reports.marts import ALL, Marts, only, rows
+from reports.printed import gib, gib_column
+from reports.theme import PHASE_LABELS, PHASES, colour
+
+OBSERVED, PROMISED = "observed", "slo"
+
+
+def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
+    """Five-minute means stacked by phase, the total at SLO pace as a line, capacity as a rule; None without rows."""
+    frame = rows(marts, "mart_residency", deployment_id=deployment_id)
+    if frame.is_empty():
+        return None
+    pace = OBSERVED if frame["pace"].is_in([OBSERVED]).any() else PROMISED
+    data = _wide(frame, pace)
+    decision = only(marts, "mart_decision", deployment_id=deployment_id)
+    capacity = gib(decision["now_capacity_bytes"])
+    return Chart(
+        chart_id=chart_id,
+        title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
+        note="Means of five minutes by phase"
+        + (" as logged; the thin line is the same traffic at the promised pace." if pace == OBSERVED else
+           " at the promised pace: the log has no times of its own."),
+        alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
+        f"largest one-second mean {gib(decision['residency_max_bytes'])}",
+        source=f"mart_residency, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
+        spec=spec(_layers(), height=230),
+        rows=data,
+        headings={
+            "at": "Five minutes from (UTC)",
+            **{PHASE_LABELS[phase]: f"{PHASE_LABELS[phase]} (GiB)" for phase in PHASES},
+            "promised": "All phases at SLO pace (GiB)",
+            "capacity": "Capacity (GiB)",
+        },
+        is_wide=True,
+    )  # fmt: skip
+
+
+def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
+    """One row a window: GiB of each phase at `pace`, of all at SLO pace where `pace` is another, and capacity."""
+    held = frame.filter(pl.col("pace") == pace, pl.col("phase") != ALL).pivot(
+        "phase", index="window_started_at", values="residency_mean_bytes"
+    )
+    absent = [phase for phase in PHASES if phase not in held.columns]
+    held = held.with_columns(pl.lit(0.0).alias(phase) for phase in absent)
+    total = frame.filter(pl.col("pace") == PROMISED, pl.col("phase") == ALL, pl.lit(pace != PROMISED))
+    offer = frame.select("window_started_at", "capacity_bytes").unique("window_started_at", keep="first")
+    return (
+        held.join(offer, on="window_started_at", how="left")
+        .join(total.select("window_started_at", promised_bytes="residency_mean_bytes"), on="window_started_at",
+              how="left")
+        .sort("window_started_at")
+        .select(
+            pl.col("window_started_at").alias("at"),
+            *(gib_column(phase, PHASE_LABELS[phase]).fill_null(0.0) for phase in PHASES),
+            gib_column("promised_bytes", "promised"),
+            gib_column("capacity_bytes", "capacity"),
+        )
+    )  # fmt: skip
+
+
+def _layers() -> alt.LayerChart:
+    fields = [PHASE_LABELS[phase] for phase in PHASES]
+    amount = amount_axis("gib", "GiB").stack("zero")
+    order = alt.Order("rank", type="ordinal")
+    held = (
+        base()
+        .transform_fold(fields, as_=["phase", "gib"])
+        .transform_calculate(rank=f"indexof({fields}, datum.phase)")
+        .mark_area(interpolate="step-after")
+        .encode(x=time_axis(), y=amount, color=phase_colour(), order=order)
+    )
+    promised = base().mark_line(strokeWidth=1, color=colour("ink")).encode(x=time_axis(), y=alt.Y("promised:Q"))
+    limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
+        x=time_axis(), y=alt.Y("capacity:Q")
+    )  # fmt: skip
+    return alt.layer(held, promised, limit, _reading(fields))
+
+
+def _reading(fields: list[str]) -> alt.Chart:
+    """Invisible rules, one a window, that show the values under the pointer."""
+    shown = [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M")]
+    shown += [alt.Tooltip(field, type="quantitative", title=f"{field} (GiB)", format=",.1f") for field in fields]
+    shown += [alt.Tooltip("promised:Q", title="at SLO pace (GiB)", format=",.1f")]
+    shown += [alt.Tooltip("capacity:Q", title="capacity (GiB)", format=",.1f")]
+    return base().mark_rule(opacity=0, strokeWidth=2).encode(x=time_axis(), tooltip=shown)

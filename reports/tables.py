@@ -1,0 +1,299 @@
+"""Every printed table: which mart, which columns, how each is printed. HTML and Markdown show the same ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from reports.blocks import Column, Table, table, text
+from reports.marts import ALL, Marts, rows
+from reports.printed import (
+    change,
+    compact,
+    figure,
+    gib,
+    gib_s,
+    moment,
+    percent,
+    seconds,
+    shortened,
+    usd,
+    usd_per_hour,
+    whole,
+    yes_no,
+)
+
+MOST_ROWS = 200
+"""Most rows of a printed table; the warehouse has the rest."""
+
+HASH_DIGITS = 12
+
+
+def lengths(marts: Marts, deployment_id: str) -> Table:
+    """Prompt and output lengths of a deployment and of each model it serves, in tokens."""
+    frame = rows(marts, "mart_lengths", deployment_id=deployment_id)
+    if frame["model"].n_unique() == 2:  # noqa: PLR2004 - one model and its total are the same row twice
+        frame = frame.filter(pl.col("model") == ALL)
+    return table("Lengths in tokens", frame.sort("measure", "model", descending=[True, False]), [
+        Column("measure", "Measure", text, is_text=True),
+        Column("model", "Model", shortened, is_text=True),
+        Column("requests", "Requests", whole),
+        Column("length_mean_tokens", "Mean", whole),
+        Column("length_p50_tokens", "p50", whole),
+        Column("length_p90_tokens", "p90", whole),
+        Column("length_p95_tokens", "p95", whole),
+        Column("length_p99_tokens", "p99", whole),
+        Column("length_max_tokens", "Max", whole),
+        Column("length_total_tokens", "Total", compact),
+        Column("unknown_requests", "Unknown", whole),
+        Column("censored_requests", "Cut by a limit", whole),
+        Column("p50_change_factor", "p50 since last week", change),
+        Column("p99_change_factor", "p99 since last week", change),
+    ], "mart_lengths")  # fmt: skip
+
+
+def arrivals(marts: Marts, deployment_id: str) -> Table:
+    """Arrivals counted in windows of one second to one hour, with their burstiness."""
+    frame = rows(marts, "mart_arrivals", deployment_id=deployment_id).sort("window_s")
+    doubtful = frame.filter(~pl.col("is_trusted").fill_null(value=True)).height
+    return table("Arrivals by counting window", frame, [
+        Column("window_s", "Window", seconds, is_text=True),
+        Column("arrivals_mean_requests", "Mean", figure),
+        Column("arrivals_peak_requests", "Busiest", whole),
+        Column("peak_at", "at", moment),
+        Column("arrivals_peak_requests_per_s", "Busiest per second", figure),
+        Column("peak_to_mean_factor", "Busiest ÷ mean", figure),
+        Column("dispersion_factor", "Dispersion", figure),
+        Column("gap_cv_factor", "Gap CV", figure),
+        Column("peak_change_factor", "Busiest since last week", change),
+        Column("is_trusted", "Stamps fine enough", yes_no),
+    ], "mart_arrivals",
+        note="Dispersion is variance over mean of the counts; it and the gap CV are 1 for a Poisson stream."
+        + (" Windows no longer than the steps of the stamps say nothing about burstiness." if doubtful else ""),
+    )  # fmt: skip
+
+
+def demands(marts: Marts, deployment_id: str) -> Table:
+    """What asks for how many replicas, and the counts that follow."""
+    return table("What asks for replicas", rows(marts, "mart_decision", deployment_id=deployment_id), [
+        Column("kv_replicas", "KV memory", figure),
+        Column("compute_replicas", "Compute", figure),
+        Column("latency_replicas", "Latency", figure),
+        Column("binding_demand", "Binds", demand_word, is_text=True),
+        Column("needed_replicas", "Needed, spare included", whole),
+        Column("now_replicas", "Now", whole),
+        Column("is_one_lost_ok", "Holds with one lost", yes_no),
+        Column("horizon_gpus", "GPUs at the horizon", whole),
+        Column("envelope_gpus", "GPUs on the back of an envelope", whole),
+        Column("envelope_reason", "Why that differs", text, is_text=True),
+    ], "mart_decision")  # fmt: skip
+
+
+def memory(marts: Marts, deployment_id: str) -> Table:
+    """KV held at the peak, capacity, pace and price of a deployment."""
+    return table("KV at the peak, and cost", rows(marts, "mart_decision", deployment_id=deployment_id), [
+        Column("residency_peak_bytes", "Peak at SLO pace", gib),
+        Column("residency_peak_observed_bytes", "Peak as logged", gib),
+        Column("residency_max_bytes", "Largest second", gib),
+        Column("busiest_hour_at", "Busiest hour", moment),
+        Column("kv_capacity_bytes", "A replica holds", gib),
+        Column("now_capacity_bytes", "All hold", gib),
+        Column("is_censored", "Log limited by the fleet", yes_no),
+        Column("planned_batch_requests", "Planned batch", whole),
+        Column("step_s", "Step", seconds),
+        Column("compute_gpu_s_per_s", "Busy GPUs at the peak", figure),
+        Column("output_cost_usd_per_million_tokens", "Per M output tokens", usd),
+        Column("session_cost_usd", "Per session", usd),
+    ], "mart_decision")  # fmt: skip
+
+
+def kv_time(marts: Marts) -> Table:
+    """KV·time by deployment and phase."""
+    frame = rows(marts, "mart_kv_time", tenant=ALL).sort("deployment_id", "phase")
+    return table("KV·time by deployment and phase", frame, [
+        Column("deployment_id", "Deployment", shortened, is_text=True),
+        Column("phase", "Phase", phase_word, is_text=True),
+        Column("attempts_requests", "Attempts", whole),
+        Column("unknown_requests", "Unknown", whole),
+        Column("kv_time_byte_s", "KV·time", gib_s),
+        Column("share_ratio", "Share", percent),
+        Column("kv_time_mean_byte_s", "Mean attempt", gib_s),
+        Column("kv_block_time_byte_s", "In whole blocks", gib_s),
+        Column("kv_shared_time_byte_s", "Shared prefixes once", gib_s),
+        Column("provenance", "Label", text, is_text=True),
+    ], "mart_kv_time")  # fmt: skip
+
+
+def failed_kv(marts: Marts) -> Table:
+    """KV·time spent on attempts that failed."""
+    return table("KV spent on failed attempts", rows(marts, "mart_failed_kv").sort("deployment_id"), [
+        Column("deployment_id", "Deployment", shortened, is_text=True),
+        Column("attempts_requests", "Attempts", whole),
+        Column("failed_attempts_requests", "Failed", whole),
+        Column("failed_kv_time_byte_s", "Their KV·time", gib_s),
+        Column("failed_share_ratio", "Share", percent),
+    ], "mart_failed_kv")  # fmt: skip
+
+
+def tool_waits(marts: Marts, deployment_id: str) -> Table:
+    """Gaps inside sessions: tool waits and user think time."""
+    frame = rows(marts, "mart_tool_waits", deployment_id=deployment_id).sort("kind")
+    return table("Gaps inside sessions", frame, [
+        Column("kind", "Kind", gap_word, is_text=True),
+        Column("waits_requests", "Gaps", whole),
+        Column("wait_p50_s", "p50", seconds),
+        Column("wait_p90_s", "p90", seconds),
+        Column("wait_p99_s", "p99", seconds),
+        Column("wait_max_s", "Max", seconds),
+        Column("unknown_requests", "Unknown", whole),
+        Column("overlap_requests", "Overlapping", whole),
+        Column("logged_ratio", "Kind logged", percent),
+        Column("tool_wait_kv_time_byte_s", "KV·time held idle", gib_s),
+        Column("tool_wait_share_ratio", "Share of KV·time", percent),
+        Column("p50_change_factor", "p50 since last week", change),
+    ], "mart_tool_waits", empty="No sessions of more than one turn this week.")  # fmt: skip
+
+
+def sessions(marts: Marts, deployment_id: str) -> Table:
+    """Sessions: how many turns, how long, how large."""
+    return table("Sessions", rows(marts, "mart_sessions", deployment_id=deployment_id), [
+        Column("sessions", "Sessions", whole),
+        Column("single_sessions", "Of one turn", whole),
+        Column("turns_mean_requests", "Turns, mean", figure),
+        Column("turns_p50_requests", "p50", figure),
+        Column("turns_p99_requests", "p99", figure),
+        Column("turns_max_requests", "Max", whole),
+        Column("prompt_max_p50_tokens", "Largest prompt, p50", whole),
+        Column("prompt_max_p99_tokens", "p99", whole),
+        Column("duration_p50_s", "Duration, p50", seconds),
+        Column("duration_p99_s", "p99", seconds),
+    ], "mart_sessions", empty="The log names no sessions this week.")  # fmt: skip
+
+
+def latency(marts: Marts, deployment_id: str) -> Table:
+    """Latency quantiles of successful requests, and the p95 with failures as misses."""
+    frame = rows(marts, "mart_latency", deployment_id=deployment_id)
+    return table("Latency", frame.sort("source", "measure"), [
+        Column("measure", "Measure", measure_word, is_text=True),
+        Column("source", "From", text, is_text=True),
+        Column("latency_p50_s", "p50", seconds),
+        Column("latency_p90_s", "p90", seconds),
+        Column("latency_p95_s", "p95", seconds),
+        Column("latency_p99_s", "p99", seconds),
+        Column("latency_all_p95_s", "p95, failures as misses", seconds),
+        Column("slo_s", "Objective", seconds),
+        Column("is_slo_met", "Met", yes_no),
+        Column("timed_requests", "Timed", whole),
+        Column("failed_requests", "Failed", whole),
+        Column("p95_change_factor", "p95 since last week", change),
+    ], "mart_latency", empty="The log has no times this week.")  # fmt: skip
+
+
+def data_quality(marts: Marts) -> Table:
+    """What was read from each file, and how much of it is unknown."""
+    return table("Records read, by file", _first(rows(marts, "mart_data_quality")), [
+        Column("source_file", "File", shortened, is_text=True),
+        Column("source", "Format", text, is_text=True),
+        Column("status", "Status", text, is_text=True),
+        Column("read_rows", "Read", whole),
+        Column("loaded_rows", "Loaded", whole),
+        Column("duplicates_rows", "Duplicates", whole),
+        Column("rejected_rows", "Rejected", whole),
+        Column("ignored_rows", "Ignored", whole),
+        Column("chat_rows", "Chat rows this week", whole),
+        Column("unknown_prompt_ratio", "No prompt length", percent),
+        Column("unknown_output_ratio", "No output length", percent),
+        Column("unknown_ttft_ratio", "No TTFT", percent),
+        Column("unknown_e2e_ratio", "No E2E", percent),
+        Column("unknown_session_ratio", "No session", percent),
+        Column("content_sha256", "SHA-256", _hash, is_text=True),
+    ], "mart_data_quality", note=_left_out(marts, "mart_data_quality"))  # fmt: skip
+
+
+def rejects(marts: Marts) -> Table:
+    """Why records were rejected."""
+    frame = rows(marts, "mart_rejects").sort("rejected_rows", "source_file", "reason", descending=[True, False, False])
+    return table("Rejected records, by reason", _first(frame), [
+        Column("source_file", "File", shortened, is_text=True),
+        Column("reason", "Reason", text, is_text=True),
+        Column("rejected_rows", "Records", whole),
+    ], "mart_rejects", empty="No record was rejected.", note=_left_out(marts, "mart_rejects"))  # fmt: skip
+
+
+def assumptions(marts: Marts) -> Table:
+    """Every assumption with its label and where it comes from."""
+    frame = rows(marts, "mart_assumptions").sort("deployment_id", "name")
+    return table("Assumptions and settings", _first(frame), [
+        Column("deployment_id", "About", about_word, is_text=True),
+        Column("name", "Name", text, is_text=True),
+        Column("value_text", "Value", text),
+        Column("unit", "Unit", text, is_text=True),
+        Column("provenance", "Label", text, is_text=True),
+        Column("source_text", "Where from", text, is_text=True),
+    ], "mart_assumptions", note=_left_out(marts, "mart_assumptions"))  # fmt: skip
+
+
+def warnings(marts: Marts) -> Table:
+    """All warnings of the week."""
+    return table("Warnings", rows(marts, "mart_warnings").sort("deployment_id", "code"), [
+        Column("deployment_id", "About", about_word, is_text=True),
+        Column("code", "Code", text, is_text=True),
+        Column("text", "Warning", text, is_text=True),
+    ], "mart_warnings", empty="No warnings.")  # fmt: skip
+
+
+def decisions(marts: Marts) -> Table:
+    """The decision of every deployment, those that need GPUs first."""
+    frame = rows(marts, "mart_decision").sort("short_gpus", "deployment_id", descending=[True, False], nulls_last=True)
+    return table("GPUs needed against GPUs now", frame, [
+        Column("deployment_id", "Deployment", shortened, is_text=True),
+        Column("action_text", "Action", text, is_text=True),
+        Column("needed_gpus", "GPUs needed", whole),
+        Column("low_gpus", "from", whole),
+        Column("high_gpus", "to", whole),
+        Column("now_gpus", "GPUs now", whole),
+        Column("binding_demand", "Binds", demand_word, is_text=True),
+        Column("headroom_factor", "Headroom", percent),
+        Column("now_cost_usd_per_hour", "Cost now", usd_per_hour),
+        Column("cost_usd_per_hour", "Cost needed", usd_per_hour),
+        Column("provenance", "Label", text, is_text=True),
+    ], "mart_decision", empty="No deployment has traffic this week.")  # fmt: skip
+
+
+def demand_word(demand: str | None) -> str:
+    """A demand in words: "KV memory", "compute" or "latency"."""
+    return {"kv": "KV memory", "compute": "compute", "latency": "latency"}.get(demand or "", text(demand))
+
+
+def phase_word(phase: str | None) -> str:
+    """A phase in words."""
+    return {"tool_wait": "tool wait", ALL: "all"}.get(phase or "", text(phase))
+
+
+def gap_word(kind: str | None) -> str:
+    """A kind of gap in words."""
+    return {"tool": "tool wait", "user": "user think time"}.get(kind or "", text(kind))
+
+
+def measure_word(measure: str | None) -> str:
+    """A latency measure in words."""
+    return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(measure or "", text(measure))
+
+
+def about_word(deployment_id: str | None) -> str:
+    """A deployment's name, or "whole fleet"."""
+    return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+
+
+def _hash(value: Any) -> str:
+    return text(None if value is None else str(value)[:HASH_DIGITS])
+
+
+def _first(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.head(MOST_ROWS)
+
+
+def _left_out(marts: Marts, name: str) -> str:
+    total = rows(marts, name).height
+    return "" if total <= MOST_ROWS else f"The first {MOST_ROWS} of {total:,} rows; the rest is in {name}."
