@@ -1,0 +1,169 @@
+"""Time of one engine iteration from the hardware's limits, and the closed forms a plan needs of it. No numpy here.
+
+step = max(compute, memory) + collectives + overhead per step + overhead per sequence. The formulas take floats or
+arrays alike (`largest` and `ceiling` say how to take a maximum and round up); pace.py has the arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+Number = TypeVar("Number", float, "NDArray[np.float64]")
+"""A float, or an array of them."""
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """One replica (all its GPUs together) under one engine; ceilings are already peak × efficiency."""
+
+    token_flop: float
+    """2 × (active parameters − embedding − lm_head): work per token, whatever its context."""
+    sampled_flop: float
+    """lm_head: work per sampled position."""
+    pair_flop: float
+    """4 × layers × heads × head_dim: attention work per (new token × context token)."""
+    weight_bytes: float
+    """Weight bytes a step reads: all but the input embedding."""
+    kv_token_bytes: float
+    flop_per_s: float
+    bytes_per_s: float
+    peak_flop_per_s: float
+    """Without the efficiency: what the floors are taken against."""
+    peak_bytes_per_s: float
+    token_collective_s: float = 0.0
+    step_overhead_s: float = 0.0
+    """Per step: launch and scheduling, and the latency of the collectives."""
+    sequence_overhead_s: float = 0.0
+    """Per decoding sequence and step."""
+    speculative_tokens: int = 0
+    provenance: str = "assumed"
+
+    @property
+    def base_s(self) -> float:
+        """Seconds of a step that reads the weights and does nothing else."""
+        return self.weight_bytes / self.bytes_per_s + self.step_overhead_s
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one prompt's prefill shares its steps with, and the prefill tokens a step has room for."""
+
+    chunk_tokens: float
+    decode_requests: float
+    context_tokens: float
+    """Mean context of the decoding requests."""
+
+
+def step_s(
+    model: StepModel,
+    prefill_tokens: float,
+    decode_requests: float,
+    context_tokens: float,
+    prefill_context_tokens: float = 0.0,
+) -> float:
+    """Seconds of one step: a prefill chunk beside decoding requests of mean context `context_tokens`.
+
+    `prefill_context_tokens` is the mean context the chunk's tokens attend to.
+    """
+    return step_of(model, prefill_tokens, decode_requests, context_tokens, prefill_context_tokens, largest=max)
+
+
+def step_of(
+    model: StepModel,
+    prefill_tokens: Number,
+    decode_requests: Number,
+    context_tokens: Number,
+    prefill_context_tokens: Number,
+    *,
+    largest: Callable[[Number, Number], Number],
+) -> Number:
+    """Seconds of one step each, for floats or arrays; `largest` is max or np.maximum."""
+    tokens = prefill_tokens + decode_requests
+    decode_pairs = decode_requests * context_tokens
+    pairs = decode_pairs + prefill_tokens * prefill_context_tokens
+    flop = model.token_flop * tokens + model.sampled_flop * decode_requests + model.pair_flop * pairs
+    read_bytes = model.weight_bytes + model.kv_token_bytes * (decode_pairs + prefill_context_tokens)
+    rest_s = model.step_overhead_s + model.sequence_overhead_s * decode_requests + model.token_collective_s * tokens
+    return largest(flop / model.flop_per_s, read_bytes / model.bytes_per_s) + rest_s
+
+
+def prefill_s(model: StepModel, prompt_tokens: float, cached_tokens: float, batch: Batch) -> float:
+    """Seconds from the first chunk of a prompt to its first token, beside a constant batch, without a queue."""
+    return prefill_of(model, prompt_tokens, cached_tokens, batch, largest=max, ceiling=_ceiling)
+
+
+def prefill_of(
+    model: StepModel,
+    prompt_tokens: Number,
+    cached_tokens: Number,
+    batch: Batch,
+    *,
+    largest: Callable[[Number, Number], Number],
+    ceiling: Callable[[Number], Number],
+) -> Number:
+    """Seconds of prefill each, for floats or arrays: the steps' sums, with one roofline term binding throughout.
+
+    The batch beside it is paid in each of the steps; its own attention is exact, (P² − c²)/2 pairs.
+    """
+    new_tokens = prompt_tokens - cached_tokens
+    steps = ceiling(new_tokens / batch.chunk_tokens)
+    beside = steps * batch.decode_requests
+    beside_pairs = beside * batch.context_tokens
+    own_pairs = new_tokens * (prompt_tokens + cached_tokens) / 2
+    flop = (
+        model.token_flop * (new_tokens + beside)
+        + model.sampled_flop * (beside + 1)
+        + model.pair_flop * (own_pairs + beside_pairs)
+    )
+    read_tokens = beside_pairs + steps * (prompt_tokens + cached_tokens) / 2
+    read_bytes = steps * model.weight_bytes + model.kv_token_bytes * read_tokens
+    rest_s = steps * model.step_overhead_s + beside * model.sequence_overhead_s
+    collective_s = model.token_collective_s * (new_tokens + beside)
+    return largest(flop / model.flop_per_s, read_bytes / model.bytes_per_s) + rest_s + collective_s
+
+
+def pool_step_s(model: StepModel, decode_requests: float, resident_tokens: float) -> float:
+    """Seconds of a decode step that reads `resident_tokens` tokens of KV, however they are shared out."""
+    return step_s(model, 0.0, decode_requests, resident_tokens / decode_requests)
+
+
+def largest_batch(
+    model: StepModel, context_tokens: float, *, capacity_tokens: float, max_requests: int, tpot_s: float
+) -> int:
+    """Most requests of this context (≥ 1) that fit the KV, the engine's own limit and the time per output token."""
+    fitting = min(max_requests, int(capacity_tokens // max(context_tokens, 1.0)))
+    low, high = 1, max(1, fitting)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if step_s(model, 0.0, middle, context_tokens) <= tpot_s:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def ttft_floor_s(model: StepModel, prompt_tokens: float, cached_tokens: float) -> float:
+    """Seconds below which no first token can come: the prompt's own work at the replica's full peak."""
+    return model.token_flop * (prompt_tokens - cached_tokens) / model.peak_flop_per_s
+
+
+def step_floor_s(model: StepModel) -> float:
+    """Seconds below which no step can be: reading the weights at the replica's full bandwidth."""
+    return model.weight_bytes / model.peak_bytes_per_s
+
+
+def tpot_floor_s(model: StepModel) -> float:
+    """Seconds below which no output token can take, speculated ones included."""
+    return step_floor_s(model) / (1 + model.speculative_tokens)
+
+
+def _ceiling(value: float) -> float:
+    return float(math.ceil(value))
