@@ -44,8 +44,15 @@ SCHEMA: dict[str, pl.DataType] = {
     "source_file": pl.String(),
     "source_position": pl.Int64(),
     "flags": pl.List(pl.String()),
+    "record_id": pl.String(),
+    "precedence": pl.Int32(),
 }
-"""Column -> type, in lake order. NULL is unknown, 0 is really zero; `flags` is never NULL."""
+"""Column -> type, in lake order. NULL is unknown, 0 is really zero; `flags` is never NULL.
+
+The last two serve identity alone. `record_id` is the source's own id of this row where it is not (request_id, attempt):
+the LiteLLM row among the attempts of one call. `precedence` settles which of two records of one row stays: the higher
+(NULL = 0), then the one with more output, then the earlier.
+"""
 
 SORT_KEYS = ("arrived_at", "source", "request_id", "attempt")
 """Order of rows inside a date of the lake."""

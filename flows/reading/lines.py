@@ -1,0 +1,113 @@
+"""Lines of a byte stream in batches, under a size cap, each with its offset in the decompressed stream."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BATCH_BYTES = 8 << 20
+MAX_LINE_BYTES = 64 << 20
+"""OTLP exporters write lines of tens of MB (log_formats.md §2a); beyond this a line is damage and is rejected."""
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class LineBatch:
+    """Lines without their ends and the offset of each. Blank lines are only counted; a line above the cap is only
+    hashed: `too_long` has (offset, sha256).
+    """
+
+    lines: list[bytes] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    blank: int = 0
+    too_long: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class LineReader:
+    """Whole lines of `chunks`, which begin at a line's start, `offset` bytes into the decompressed stream.
+
+    After the last block `tail` is what follows the last line end, at `tail_position`; the caller knows whether it is a
+    finished record.
+    """
+
+    chunks: Iterable[bytes]
+    offset: int = 0
+    batch_bytes: int = BATCH_BYTES
+    max_line_bytes: int = MAX_LINE_BYTES
+    tail: bytes = b""
+    tail_position: int = 0
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+
+    def blocks(self) -> Iterator[tuple[bytes, int]]:
+        """Blocks of whole lines, each with the offset of its first byte; lines above the cap go to `skipped`."""
+        chunks = iter(self.chunks)
+        held = bytearray()
+        position = self.offset
+        for chunk in chunks:
+            held += chunk
+            if len(held) < self.batch_bytes:
+                continue
+            cut = held.rfind(b"\n") + 1
+            if cut:
+                yield bytes(held[:cut]), position
+                position += cut
+                del held[:cut]
+            if len(held) > self.max_line_bytes:
+                position += self._skip_line(held, chunks, position)
+        cut = held.rfind(b"\n") + 1
+        if cut:
+            yield bytes(held[:cut]), position
+        self.tail, self.tail_position = bytes(held[cut:]), position + cut
+
+    def _skip_line(self, held: bytearray, chunks: Iterator[bytes], position: int) -> int:
+        """Bytes of the line that begins with `held`, its end included; what follows it is left in `held`."""
+        digest = hashlib.sha256()
+        length = 0
+        end = 0
+        while not end:
+            digest.update(held)
+            length += len(held)
+            held[:] = next(chunks, b"\n")
+            end = held.find(b"\n") + 1
+        digest.update(held[: end - 1])
+        del held[:end]
+        self.skipped.append((position, digest.hexdigest()))
+        return length + end
+
+    def batches(self) -> Iterator[LineBatch]:
+        """Batches of non-blank lines, without BOM, leading NUL bytes, CR and surrounding blanks."""
+        for block, position in self.blocks():
+            yield split(block, position, self.max_line_bytes)
+        if self.skipped:
+            yield LineBatch(too_long=self.skipped)
+
+
+def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> LineBatch:
+    """The non-blank lines of a block that begins at `position`, each with its offset."""
+    out = LineBatch()
+    raw = block.split(b"\n")
+    if block.endswith(b"\n"):
+        raw.pop()
+    starts = accumulate((len(line) + 1 for line in raw), initial=position)
+    for line, start in zip(raw, starts, strict=False):
+        text = clean(line, start)
+        if len(text) > max_line_bytes:
+            out.too_long.append((start, hashlib.sha256(line).hexdigest()))
+        elif text:
+            out.lines.append(text)
+            out.positions.append(start)
+    blank = len(raw) - len(out.lines) - len(out.too_long)
+    return LineBatch(out.lines, out.positions, blank, out.too_long)
+
+
+def clean(line: bytes, position: int) -> bytes:
+    """A line without what wrapped it: NUL bytes that copy-truncate rotation left (otel-contrib#34832), BOM, CR."""
+    if line[:1] == b"\0":
+        line = line.lstrip(b"\0")
+    return line.strip() if position else line.removeprefix(BOM).strip()

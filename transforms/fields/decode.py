@@ -1,0 +1,100 @@
+"""JSON records as logs really hold them: NaN, duplicate keys, cut-off and spliced lines, bad UTF-8, huge integers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from transforms.batches import Batch, Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DUPLICATE_KEY = "dup_key"
+NOT_JSON = "not JSON"
+NOT_AN_OBJECT = "not a JSON object"
+
+_fast = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One decoded JSON object; `flags` says what was odd about its text."""
+
+    position: int
+    value: dict[str, Any]
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The JSON objects of a batch, in file order, and the records that are none."""
+
+    records: list[Record] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+
+def decode(batch: Batch, keys: Sequence[str] = ()) -> Decoded:
+    """The batch's JSON objects and rejects.
+
+    Duplicate keys: the last one wins, and the record is flagged `dup_key` where one of the top-level `keys` (or, for a
+    record that needs the slow path, any key at all) stands twice.
+    """
+    out = Decoded()
+    marks = [b'"' + key.encode() + b'":' for key in keys]
+    for line, position in zip(batch.lines, batch.positions, strict=True):
+        try:
+            value = _fast.decode(line)
+            flags: tuple[str, ...] = ()
+            if marks and any(line.count(mark) > 1 for mark in marks):
+                value, flags = parse_slowly(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            try:
+                value, flags = parse_slowly(line)
+            except (ValueError, RecursionError):
+                out.rejects.append(Reject(position, NOT_JSON))
+                continue
+        if isinstance(value, dict):
+            out.records.append(Record(position, value, flags))
+        else:
+            out.rejects.append(Reject(position, NOT_AN_OBJECT))
+    return out
+
+
+def parse_slowly(line: bytes) -> tuple[Any, tuple[str, ...]]:
+    """The value of one JSON text and its flags; takes NaN, Infinity, duplicate keys and bad UTF-8. ValueError if none.
+
+    Integers stay exact whatever their size; undecodable bytes become U+FFFD inside texts.
+    """
+    repeated = False
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        out = dict(items)
+        repeated = repeated or len(out) < len(items)
+        return out
+
+    value = json.loads(line.decode("utf-8", errors="replace"), object_pairs_hook=pairs)
+    return value, ((DUPLICATE_KEY,) if repeated else ())
+
+
+def inner(value: Any) -> Any:
+    """`value`, or what it decodes to where it is a text holding a JSON object or array (JSON inside JSON)."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return parse_slowly(value.encode("utf-8", errors="replace"))[0]
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def at(value: Any, *path: str) -> Any:
+    """What stands at `path` inside nested objects; None where any step is missing or no object."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value

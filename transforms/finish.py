@@ -1,0 +1,101 @@
+"""From a format's own columns to lake columns: types, defaults, derived durations and the plausibility of values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from transforms.canonical import SCHEMA
+from transforms.fields.numbers import NEGATIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLAMPED = "cached_clamped"
+CLOCK_SKEW = "clock_skew"
+NO_ARRIVAL = "no arrival time"
+
+TOKENS = ("prompt_tokens", "cached_prompt_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+COUNTS = (*TOKENS, "requested_output_tokens", "choices", "tool_calls", "tool_results")
+DURATIONS = ("queue_s", "ttft_s", "e2e_s", "logged_tool_wait_s")
+DEFAULTS = {"attempt": 1, "operation": "chat", "served_by": "backend", "status": "ok"}
+INSTANTS = {"ended_at": pl.Datetime("us", "UTC"), "first_token_at": pl.Datetime("us", "UTC")}
+FORMAT_SCHEMA: dict[str, pl.DataType] = {**SCHEMA, **INSTANTS}
+
+
+def frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+    """Rows given as dicts, as a frame of canonical columns; `arrived_at` and its kin as integers count us UTC."""
+    names = {name for row in rows for name in row}
+    columns = {}
+    for name, dtype in FORMAT_SCHEMA.items():
+        if name in names:
+            columns[name] = pl.Series(name, [row.get(name) for row in rows], dtype=_input_type(dtype), strict=True)
+    return pl.DataFrame(columns)
+
+
+def _input_type(dtype: pl.DataType) -> pl.DataType:
+    return pl.Int64() if isinstance(dtype, pl.Datetime) else dtype
+
+
+def finish(rows: pl.DataFrame, source: str, source_file: str) -> pl.DataFrame:
+    """One row per row of `rows`, every column of SCHEMA in order; rows without an arrival keep a NULL there.
+
+    Negative values become NULL (`negative_value`), cached tokens above the prompt are cut to it (`cached_clamped`),
+    durations come from `ended_at` and `first_token_at` where not given; one below zero becomes NULL (`clock_skew`).
+    """
+    given = [name for name in FORMAT_SCHEMA if name in rows.columns]
+    rows = rows.select(_typed(name, rows.schema[name]) for name in given)
+    if "flags" not in given:
+        rows = rows.with_columns(flags=pl.lit([], dtype=pl.List(pl.String)))
+    else:
+        rows = rows.with_columns(pl.col("flags").fill_null([]))
+    rows = _derive_durations(rows)
+    rows = _drop_impossible(rows)
+    present = set(rows.columns)
+    defaults = [
+        pl.col(name).fill_null(value) if name in present else pl.lit(value, dtype=SCHEMA[name]).alias(name)
+        for name, value in DEFAULTS.items()
+    ]
+    rows = rows.with_columns(*defaults, source=pl.lit(source), source_file=pl.lit(source_file))
+    missing = [pl.lit(None, dtype=dtype).alias(n) for n, dtype in SCHEMA.items() if n not in rows.columns]
+    return rows.with_columns(missing).select(*SCHEMA)
+
+
+def _typed(name: str, dtype: pl.DataType) -> pl.Expr:
+    wanted = FORMAT_SCHEMA[name]
+    return pl.col(name) if dtype == wanted else pl.col(name).cast(wanted)
+
+
+def _derive_durations(rows: pl.DataFrame) -> pl.DataFrame:
+    if "arrived_at" not in rows.columns:
+        return rows.drop(n for n in INSTANTS if n in rows.columns)
+    for instant, duration in (("ended_at", "e2e_s"), ("first_token_at", "ttft_s")):
+        if instant not in rows.columns:
+            continue
+        derived = (pl.col(instant) - pl.col("arrived_at")).dt.total_microseconds() / 1_000_000
+        known = pl.col(duration) if duration in rows.columns else pl.lit(None, dtype=pl.Float64)
+        rows = rows.with_columns(pl.coalesce(known, derived).alias(duration)).drop(instant)
+    return rows
+
+
+def _drop_impossible(rows: pl.DataFrame) -> pl.DataFrame:
+    for names, flag in ((COUNTS, NEGATIVE), (DURATIONS, CLOCK_SKEW)):
+        present = [n for n in names if n in rows.columns]
+        if present:
+            below = rows.select(pl.any_horizontal(pl.col(n) < 0 for n in present)).to_series()
+            if below.any():
+                rows = flagged(rows, below, flag)
+                rows = rows.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in present)
+    if {"prompt_tokens", "cached_prompt_tokens"} <= set(rows.columns):
+        over = rows.select(pl.col("cached_prompt_tokens") > pl.col("prompt_tokens")).to_series().fill_null(value=False)
+        if over.any():
+            cut = pl.when(over).then("prompt_tokens").otherwise("cached_prompt_tokens")
+            rows = flagged(rows, over, CLAMPED).with_columns(cached_prompt_tokens=cut)
+    return rows
+
+
+def flagged(rows: pl.DataFrame, where: pl.Series, word: str) -> pl.DataFrame:
+    """`rows` with `word` added to the flags of those where `where` is true, once."""
+    added = pl.col("flags").list.concat(pl.lit([word])).list.unique(maintain_order=True)
+    return rows.with_columns(flags=pl.when(where).then(added).otherwise("flags"))
