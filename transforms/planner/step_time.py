@@ -140,10 +140,15 @@ def largest_batch(
 ) -> int:
     """Most requests of this context (≥ 1) that fit the KV, the engine's own limit and the time per output token."""
     fitting = min(max_requests, int(capacity_tokens // max(context_tokens, 1.0)))
-    low, high = 1, max(1, fitting)
+    return largest_within(lambda batch: step_s(model, 0.0, batch, context_tokens), fitting, tpot_s)
+
+
+def largest_within(seconds_of: Callable[[int], float], most: int, limit_s: float) -> int:
+    """Largest whole number in 1 … `most` whose rising `seconds_of` is within `limit_s`; 1 where none is."""
+    low, high = 1, max(1, most)
     while low < high:
         middle = (low + high + 1) // 2
-        if step_s(model, 0.0, middle, context_tokens) <= tpot_s:
+        if seconds_of(middle) <= limit_s:
             low = middle
         else:
             high = middle - 1

@@ -1,0 +1,196 @@
+"""The frozen Workload: one deployment's attempts of a week, as the columns the planner computes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import polars as pl
+
+from transforms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Reals = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+Kind = TypeVar("Kind", bound=np.generic)
+
+WEEK_S = 7 * 86_400
+MICROS = 1_000_000
+
+ATTEMPT_COLUMNS = (
+    "arrived_at", "week", "session_id", "agent_id", "turn", "model", "tenant", "prompt_tokens", "cached_prompt_tokens",
+    "output_tokens", "queue_s", "ttft_s", "e2e_s", "is_failed", "prefix_block_tokens", "prefix_block_ids",
+)  # fmt: skip
+"""Columns of fct_attempts a Workload is made of."""
+
+TOOL_WAIT_COLUMNS = ("session_id", "agent_id", "turn", "tenant", "arrived_at", "kind", "wait_s", "prior_context_tokens")
+"""Columns of fct_tool_waits a Workload is made of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unknown:
+    """Rows that could not be used, and rows used with something assumed: counts of attempts of the week."""
+
+    prompt_requests: int
+    """Left out: prompt length unknown."""
+    output_requests: int
+    """Left out: answered, but output length unknown."""
+    failed_output_requests: int
+    """Failed with unknown output: they hold their prompt until they end."""
+    tool_waits: int
+    """Tool waits without a known length or context: left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class ToolWaits:
+    """Gaps in which a session waits for its tools: µs since the week's start, tokens a pinned cache would hold."""
+
+    start_us: Wholes
+    end_us: Wholes
+    tokens: Reals
+    labels: pl.DataFrame
+    """One row a gap: model, tenant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Attempts of one deployment in one week, with those still running at its start; one element an attempt.
+
+    Times are µs since the week's start (negative for carried attempts); durations NaN where the log does not say.
+    """
+
+    deployment_id: str
+    week: str
+    arrived_us: Wholes
+    prompt_tokens: Reals
+    cached_tokens: Reals
+    """0 where unknown, never above the prompt less the one token that is always computed."""
+    output_tokens: Reals
+    """0 where a failed attempt's output is unknown."""
+    queue_s: Reals
+    ttft_s: Reals
+    e2e_s: Reals
+    is_failed: Flags
+    is_carried: Flags
+    """Arrived before the week and still running at its start: in its residency, not in its KV·time."""
+    labels: pl.DataFrame
+    """One row an attempt: model, tenant, and the prefix blocks where the log has them."""
+    tool_waits: ToolWaits
+    unknown: Unknown
+    attempts_requests: int
+    """Attempts of the week, those of unknown length included."""
+    sessions: int
+
+    @property
+    def rows(self) -> int:
+        """Attempts in the columns."""
+        return len(self.arrived_us)
+
+
+def week_start(week: str) -> datetime:
+    """Monday 00:00 UTC of an ISO week such as 2026-W47; ConfigError where it is not one."""
+    try:
+        year, number = week.split("-W")
+        monday = date.fromisocalendar(int(year), int(number), 1)
+    except ValueError as error:
+        raise ConfigError(f"--week {week}: not an ISO week; write it like 2026-W47") from error
+    return datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
+
+
+def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_id: str, week: str) -> Workload:
+    """Workload of `week` from rows of fct_attempts and fct_tool_waits of one deployment.
+
+    Rows of the week, and rows before it whose end lies beyond its start, are kept; others are ignored.
+    """
+    start_us = _micros(week_start(week))
+    placed = attempts.with_columns(
+        (pl.col("arrived_at").dt.epoch("us") - start_us).alias("arrived_us"),
+        (pl.col("week") != week).alias("is_carried"),
+    ).filter(~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & _runs_into_the_week()))
+    known = placed.filter(_is_known()).sort("arrived_us", maintain_order=True)
+    prompt = _reals(known, "prompt_tokens")
+    return Workload(
+        deployment_id=deployment_id,
+        week=week,
+        arrived_us=_frozen(known["arrived_us"].to_numpy().astype(np.int64)),
+        prompt_tokens=prompt,
+        cached_tokens=_frozen(np.minimum(_reals(known, "cached_prompt_tokens", 0.0), np.maximum(prompt - 1, 0.0))),
+        output_tokens=_reals(known, "output_tokens", 0.0),
+        queue_s=_reals(known, "queue_s"),
+        ttft_s=_reals(known, "ttft_s"),
+        e2e_s=_reals(known, "e2e_s"),
+        is_failed=_flags(known, "is_failed"),
+        is_carried=_flags(known, "is_carried"),
+        labels=known.select("model", "tenant", "prefix_block_tokens", "prefix_block_ids"),
+        tool_waits=_tool_waits(tool_waits, known, start_us),
+        unknown=_unknown(placed.filter(~pl.col("is_carried")), tool_waits),
+        attempts_requests=placed.height - int(placed["is_carried"].sum()),
+        sessions=placed.filter(~pl.col("is_carried"))["session_id"].drop_nulls().n_unique(),
+    )
+
+
+def _runs_into_the_week() -> pl.Expr:
+    return pl.col("arrived_us") + pl.col("e2e_s").fill_null(0.0) * MICROS > 0
+
+
+def _is_known() -> pl.Expr:
+    return pl.col("prompt_tokens").is_not_null() & (pl.col("output_tokens").is_not_null() | pl.col("is_failed"))
+
+
+def _unknown(week_rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
+    no_prompt = pl.col("prompt_tokens").is_null()
+    no_output = ~no_prompt & pl.col("output_tokens").is_null()
+    counts = week_rows.select(
+        no_prompt.sum().alias("prompt"),
+        (no_output & ~pl.col("is_failed")).sum().alias("output"),
+        (no_output & pl.col("is_failed")).sum().alias("failed"),
+    ).row(0)
+    lacking = tool_waits.filter((pl.col("kind") == "tool") & ~_is_measured_wait()).height
+    return Unknown(int(counts[0]), int(counts[1]), int(counts[2]), lacking)
+
+
+def _is_measured_wait() -> pl.Expr:
+    return pl.col("wait_s").is_not_null() & pl.col("prior_context_tokens").is_not_null()
+
+
+def _tool_waits(tool_waits: pl.DataFrame, attempts: pl.DataFrame, start_us: int) -> ToolWaits:
+    """Gaps of kind tool that end in the attempts at hand; a gap takes the model of the request that ends it."""
+    keys = ["session_id", "agent_id", "turn"]
+    models = attempts.select(*keys, "model").unique(keys, keep="first", maintain_order=True)
+    gaps = (
+        tool_waits.filter((pl.col("kind") == "tool") & _is_measured_wait())
+        .with_columns((pl.col("arrived_at").dt.epoch("us") - start_us).alias("end_us"))
+        .join(models, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .filter(pl.col("end_us") > 0)
+    )
+    end_us = gaps["end_us"].to_numpy().astype(np.int64)
+    wait_us = np.rint(_reals(gaps, "wait_s") * MICROS).astype(np.int64)
+    return ToolWaits(
+        start_us=_frozen(end_us - wait_us),
+        end_us=_frozen(end_us),
+        tokens=_reals(gaps, "prior_context_tokens"),
+        labels=gaps.select("model", "tenant"),
+    )
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _reals(frame: pl.DataFrame, column: str, unknown: float = float("nan")) -> Reals:
+    return _frozen(frame[column].cast(pl.Float64).fill_null(unknown).to_numpy())
+
+
+def _flags(frame: pl.DataFrame, column: str) -> Flags:
+    return _frozen(frame[column].fill_null(value=False).to_numpy())
+
+
+def _frozen(values: NDArray[Kind]) -> NDArray[Kind]:
+    values.setflags(write=False)
+    return values
