@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class KvledgerError(Exception):
@@ -32,6 +35,10 @@ class DataError(KvledgerError):
 
 class HomeError(KvledgerError):
     """A home directory that is locked by another run, read only, full or of a newer version."""
+
+
+class RunError(KvledgerError):
+    """What surrounds the stages failed: a server that was named, a worker process that was ended from outside."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

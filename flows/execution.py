@@ -1,0 +1,122 @@
+"""How a command runs its stages: as one Prefect flow, or as the very same calls without Prefect.
+
+A command's body is a list of calls, `stages.run("build", build, home, …)`; what a stage splits into parts goes to
+`stages.executor`, a pool of processes. Both ways make the same calls in the same order, so they write the same bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+
+from flows import prefect_home
+from flows.log import LOGGER
+from flows.prefect_home import ServerError
+from flows.processes import ended_by_signals, worker_pool
+from transforms.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+    from flows.home import Home
+    from flows.prefect_home import Server
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TRANSIENT = frozenset(
+    {
+        errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH,
+        errno.EINTR, errno.EIO, errno.ENETDOWN, errno.ENETUNREACH, errno.EPIPE, errno.ESTALE, errno.ETIMEDOUT,
+    }
+)  # fmt: skip
+"""Faults of disks and networks that may be gone a second later; a missing file, a full disk or a refusal is not."""
+
+
+class Stages(Protocol):
+    """What the body of a command makes its calls with."""
+
+    @property
+    def executor(self) -> Executor:
+        """Runs the parts of a stage (one file, one deployment) in worker processes."""
+
+    def run(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Answer of `function(*args, **kwargs)`, run as the stage `name`."""
+
+
+@dataclass(frozen=True)
+class PlainStages:
+    """Stages that are just called."""
+
+    executor: Executor
+
+    def run(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Answer of `function(*args, **kwargs)`, run as the stage `name`."""
+        LOGGER.info("%s", name)
+        return function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One way of running bodies: under Prefect's `server`, under a server the user named, or without Prefect."""
+
+    is_plain: bool
+    server: Server | None
+    workers: int | None
+
+    def run(self, name: str, body: Callable[[Stages], T]) -> T:
+        """Answer of `body(stages)`, run as the command `name`."""
+        try:
+            return self._run_plainly(body) if self.is_plain else self._run_under_prefect(name, body)
+        except BrokenProcessPool as error:
+            raise RunError(
+                "a worker process was ended from outside, most likely for want of memory; "
+                "free some, or run again with KVLEDGER_WORKERS=1"
+            ) from error
+
+    def _run_plainly(self, body: Callable[[Stages], T]) -> T:
+        with worker_pool(self.workers) as pool:
+            return body(PlainStages(pool))
+
+    def _run_under_prefect(self, name: str, body: Callable[[Stages], T]) -> T:
+        from flows import orchestration  # imports Prefect, while its server starts
+
+        try:
+            if self.server:
+                prefect_home.await_server(self.server)
+            return orchestration.run_flow(name, body, self.workers)
+        except ServerError as error:
+            if self.server is None:
+                raise RunError(
+                    f"Prefect's server at {os.environ['PREFECT_API_URL']} cannot be used ({error}); "
+                    "start it, unset PREFECT_API_URL, or pass --no-prefect"
+                ) from error
+            LOGGER.warning("this run goes on without Prefect, whose server did not start: %s", error)
+            return self._run_plainly(body)
+
+
+@contextmanager
+def execution(home: Home, *, no_prefect: bool = False, workers: int | None = None) -> Iterator[Execution]:
+    """Open the way commands are run on `home`, which the caller holds locked.
+
+    Prefect's server starts here and is waited for in `run`: what is imported in between costs no time. SIGTERM and
+    SIGHUP inside the block close all that is open and leave with 128 + signal.
+    """
+    if no_prefect or os.environ.get("KVLEDGER_ORCHESTRATOR") == "none":
+        with ended_by_signals():
+            yield Execution(is_plain=True, server=None, workers=workers)
+        return
+    with ended_by_signals(), prefect_home.environment_of(home) as server:
+        yield Execution(is_plain=False, server=server, workers=workers)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether trying again in a moment may help: true for faults of disks and networks only."""
+    return isinstance(error, TimeoutError | ConnectionError) or (
+        isinstance(error, OSError) and error.errno in TRANSIENT
+    )
