@@ -1,0 +1,100 @@
+"""The SQL models: found in sql/, read with their headers, and put in the order of the tables they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.optimizer.scope import traverse_scope
+
+from flows.shipped import shipped
+
+FOLDERS = ("staging", "core", "distributions", "marts", "audits")
+"""Folders of models under sql/, in the order of the way of a row."""
+
+OUTSIDE = ("raw_", "plan_")
+"""Prefixes of relations that no model makes: the inputs of a build and the planner's tables."""
+
+_HEADER = re.compile(r"\A-- (?P<text>.+)\n-- grain: (?P<grain>.+)\n")
+
+
+@dataclass(frozen=True)
+class Model:
+    """One SELECT: its name (the relation), folder, header, text, and the relations it reads."""
+
+    name: str
+    folder: str
+    text: str
+    grain: tuple[str, ...]
+    sql: str
+    reads: frozenset[str]
+
+
+@cache
+def models() -> tuple[Model, ...]:
+    """All shipped models, each after the ones it reads; equals stand in alphabetical order."""
+    paths = [path for folder in FOLDERS for path in sorted(shipped("sql", folder).glob("*.sql"))]
+    return tuple(ordered([read_model(path) for path in paths]))
+
+
+def read_model(path: Path) -> Model:
+    """The model in the file at `path`; ValueError where it is not one SELECT under a header of two lines."""
+    sql = path.read_text(encoding="utf-8")
+    header = _HEADER.match(sql)
+    if header is None:
+        raise ValueError(f"{path.name}: must start with '-- One row per …' and '-- grain: …'")
+    return Model(
+        name=path.stem,
+        folder=path.parent.name,
+        text=header["text"].rstrip("."),
+        grain=tuple(column.strip() for column in header["grain"].split(",")),
+        sql=sql,
+        reads=tables_read(sql, path.name),
+    )
+
+
+def tables_read(sql: str, where: str) -> frozenset[str]:
+    """Names of the tables that `sql` reads, its own CTEs left out; ValueError unless it is one SELECT."""
+    statements = [statement for statement in sqlglot.parse(sql, read="duckdb") if statement is not None]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise ValueError(f"{where}: must be exactly one SELECT")
+    return frozenset(
+        source.name
+        for scope in traverse_scope(statements[0])
+        for source in scope.sources.values()
+        if isinstance(source, exp.Table) and source.name
+    )
+
+
+def ordered(found: Sequence[Model]) -> list[Model]:
+    """`found` with each model after the ones it reads; ValueError on a cycle or a relation nobody makes."""
+    by_name = {model.name: model for model in found}
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for model in found:
+        unknown = sorted(name for name in model.reads - by_name.keys() if not name.startswith(OUTSIDE))
+        if unknown:
+            raise ValueError(f"{model.name} reads {', '.join(unknown)}, which no model makes")
+        sorter.add(model.name, *(model.reads & by_name.keys()))
+    return [by_name[name] for name in _stable(sorter)]
+
+
+def _stable(sorter: TopologicalSorter[str]) -> Iterable[str]:
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ValueError(f"models read each other in a circle: {' -> '.join(error.args[1])}") from error
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        yield from ready
+        sorter.done(*ready)
+
+
+def of_folders(*folders: str) -> list[Model]:
+    """The shipped models of `folders`, in building order."""
+    return [model for model in models() if model.folder in folders]

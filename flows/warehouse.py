@@ -1,0 +1,178 @@
+"""DuckDB files: the one being built, its limits, its rename into place, and the published one read only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from flows.home import Home
+from transforms.errors import DataError, HomeError
+
+STORAGE_VERSION = "v2.0.0"
+"""File format of the warehouse; DuckDB older than this cannot read it."""
+
+WAREHOUSE_VERSION = 1
+"""Kept in the file; raised when a table or column changes meaning or goes away."""
+
+MEMORY_BYTES = 3 * 2**30
+"""Most buffer memory a build asks for (half of the machine's memory where that is less); the rest spills."""
+
+SPILL_RESERVE_BYTES = 2**30
+"""Free disk that spilling leaves alone."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one connection may use: bytes of memory, bytes of spilled data, threads."""
+
+    memory_bytes: int
+    spill_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A warehouse being built: a temporary file beside the published one, open for writing."""
+
+    connection: duckdb.DuckDBPyConnection
+    path: Path
+    published: Path
+
+
+def default_limits(folder: Path) -> Limits:
+    """Limits for this machine: see MEMORY_BYTES; spill up to the free disk at `folder`; all usable cores."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free_bytes = shutil.disk_usage(folder).free
+    return Limits(
+        memory_bytes=min(MEMORY_BYTES, memory_bytes // 2),
+        spill_bytes=max(free_bytes - SPILL_RESERVE_BYTES, SPILL_RESERVE_BYTES),
+        threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
+
+
+@contextmanager
+def drafting(home: Home, *, copy_published: bool = False, limits: Limits | None = None) -> Iterator[Draft]:
+    """A draft of the warehouse, empty or a copy of the published one; thrown away unless published inside.
+
+    The caller holds the home's lock, so leftovers of killed builds are removed first. DataError where there is
+    nothing to copy; HomeError where the disk is full or the folder cannot be written.
+    """
+    folder = home.warehouse.parent
+    path = folder / f"building-{os.getpid()}.duckdb"
+    with _disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        if copy_published:
+            _require_published(home)
+            shutil.copyfile(home.warehouse, path)
+        connection = _open_draft(path, limits or default_limits(folder))
+        try:
+            yield Draft(connection, path, home.warehouse)
+        finally:
+            connection.close()
+            _sweep(folder)
+
+
+def publish(draft: Draft) -> Path:
+    """Path of the published warehouse, now holding the draft; readers of the old file keep what they opened."""
+    with _disk_errors(draft.published.parent):
+        draft.connection.execute("checkpoint kvledger")
+        draft.connection.execute("use memory")
+        draft.connection.execute("detach kvledger")
+        with draft.path.open("rb") as handle:
+            os.fsync(handle.fileno())
+        draft.path.replace(draft.published)
+    return draft.published
+
+
+@contextmanager
+def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A read-only connection to the published warehouse; DataError where there is none or it is no warehouse."""
+    _require_published(home)
+    limits = default_limits(home.warehouse.parent)
+    settings: dict[str, Any] = {
+        "memory_limit": f"{limits.memory_bytes}B",
+        "threads": limits.threads,
+        "temp_directory": str(home.warehouse.parent / f"reading-{os.getpid()}.spill"),
+        "max_temp_directory_size": f"{limits.spill_bytes}B",
+        "TimeZone": "UTC",
+        "autoinstall_known_extensions": False,
+    }
+    try:
+        connection = duckdb.connect(str(home.warehouse), read_only=True, config=settings)
+    except duckdb.Error as error:
+        raise DataError(
+            f"{home.warehouse} is not a warehouse this version can open ({_first_line(error)}); run kvledger build"
+        ) from error
+    try:
+        _check_version(connection, home.warehouse)
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _require_published(home: Home) -> None:
+    if not home.warehouse.is_file():
+        raise DataError(f"no warehouse at {home.warehouse}; run kvledger review or kvledger build first")
+
+
+def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
+    settings: dict[str, Any] = {
+        "memory_limit": f"{limits.memory_bytes}B",
+        "threads": limits.threads,
+        "temp_directory": str(path.with_suffix(".spill")),
+        "max_temp_directory_size": f"{limits.spill_bytes}B",
+        "preserve_insertion_order": False,
+        "TimeZone": "UTC",
+        "autoinstall_known_extensions": False,
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"attach '{quoted}' as kvledger (storage_version '{STORAGE_VERSION}')")
+    connection.execute("use kvledger")
+    return connection
+
+
+def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    row = connection.execute(
+        "select max(value_text) from duckdb_tables() as t, dim_settings as s "
+        "where t.table_name = 'dim_settings' and s.name = 'warehouse_version'"
+    ).fetchone()
+    found = int(row[0]) if row and row[0] else 0
+    if found > WAREHOUSE_VERSION:
+        raise DataError(f"{path} was built by a newer kvledger (version {found}); upgrade, or run kvledger build")
+
+
+def _sweep(folder: Path) -> None:
+    for leftover in folder.glob("building-*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        raise HomeError(
+            f"the warehouse in {folder} could not be written ({_first_line(error)}); free some disk, the old one stands"
+        ) from error
+    except OSError as error:
+        if error.filename is None or Path(str(error.filename)).parent != folder:
+            raise
+        raise HomeError(f"{folder} cannot be written ({error.strerror}); choose another with --home") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,40 @@
+-- One row per week and deployment: latency as logged, of the successful requests and with failures as misses.
+-- grain: week, deployment_id
+with requests as (
+    select
+        week,
+        coalesce(deployment_id, '(none)') as deployment_id,
+        is_failed, queue_s, ttft_s, tpot_s, e2e_s,
+        case when is_failed then cast('inf' as double) else ttft_s end as ttft_all_s,
+        case when is_failed then cast('inf' as double) else e2e_s end as e2e_all_s
+    from fct_requests
+    where served_by <> 'gateway_cache'
+),
+
+measured as (
+    select
+        week,
+        coalesce(deployment_id, '(all)') as deployment_id,
+        count(*) as requests,
+        count(*) filter (where is_failed) as failed_requests,
+        count(*) filter (where not is_failed and coalesce(ttft_s, e2e_s) is not null) as timed_requests,
+        quantile_cont(queue_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as queue,
+        quantile_cont(ttft_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as ttft,
+        quantile_cont(tpot_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as tpot,
+        quantile_cont(e2e_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as e2e,
+        quantile_cont(ttft_all_s, 0.95) as ttft_all_p95_s,
+        quantile_cont(e2e_all_s, 0.95) as e2e_all_p95_s
+    from requests
+    group by grouping sets ((week, deployment_id), (week))
+)
+
+select
+    week, deployment_id, requests, failed_requests, timed_requests,
+    queue[1] as queue_p50_s, queue[2] as queue_p90_s, queue[3] as queue_p95_s, queue[4] as queue_p99_s,
+    ttft[1] as ttft_p50_s, ttft[2] as ttft_p90_s, ttft[3] as ttft_p95_s, ttft[4] as ttft_p99_s,
+    case when isfinite(ttft_all_p95_s) then ttft_all_p95_s end as ttft_all_p95_s,
+    tpot[1] as tpot_p50_s, tpot[2] as tpot_p90_s, tpot[3] as tpot_p95_s, tpot[4] as tpot_p99_s,
+    e2e[1] as e2e_p50_s, e2e[2] as e2e_p90_s, e2e[3] as e2e_p95_s, e2e[4] as e2e_p99_s,
+    case when isfinite(e2e_all_p95_s) then e2e_all_p95_s end as e2e_all_p95_s
+from measured
+order by week, deployment_id

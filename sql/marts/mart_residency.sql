@@ -1,0 +1,30 @@
+-- One row per week, deployment, pace, phase and five minutes: KV residency of today's fleet against its capacity.
+-- grain: week, deployment_id, pace, phase, window_started_at
+with phases as (
+    select
+        week, deployment_id, pace, phase, window_started_at,
+        residency_mean_bytes, residency_max_bytes, block_mean_bytes, resident_mean_requests, capacity_bytes, provenance
+    from plan_residency
+    where scenario_id = 'today'
+),
+
+sums as (
+    select
+        week, deployment_id, pace, '(all)' as phase, window_started_at,
+        sum(residency_mean_bytes order by phase) as residency_mean_bytes,
+        cast(null as double) as residency_max_bytes,
+        sum(block_mean_bytes order by phase) as block_mean_bytes,
+        sum(resident_mean_requests order by phase) as resident_mean_requests,
+        max(capacity_bytes) as capacity_bytes,
+        max(provenance) as provenance
+    from phases
+    group by week, deployment_id, pace, window_started_at
+)
+
+select
+    week, deployment_id, window_started_at, phase, pace,
+    residency_mean_bytes, residency_max_bytes, block_mean_bytes, resident_mean_requests, capacity_bytes,
+    coalesce(greatest(residency_mean_bytes, residency_max_bytes) > capacity_bytes, false) as is_over_capacity,
+    provenance
+from (select * from phases union all select * from sums) as windows
+order by week, deployment_id, pace, phase, window_started_at

@@ -1,0 +1,47 @@
+-- One row per row of the lake: typed, with its week and the deployment that serves its model.
+-- grain: source, request_id, attempt
+with typed as (
+    select
+        *,
+        timezone('UTC', arrived_at) as arrived_utc_at,
+        coalesce(operation, 'chat') as known_operation,
+        coalesce(served_by, 'backend') as known_served_by,
+        coalesce(status, 'ok') as known_status,
+        coalesce(flags, []) as known_flags
+    from raw_requests
+),
+
+told as (
+    select
+        *,
+        known_operation = 'chat' and not list_has_any(known_flags, ['aggregate', 'synthetic']) as is_chat,
+        arrived_utc_at + to_microseconds(cast(round(e2e_s * 1e6) as bigint)) as ended_utc_at
+    from typed
+)
+
+select
+    told.request_id,
+    coalesce(told.attempt, 1) as attempt,
+    told.session_id, told.agent_id, told.turn,
+    strftime(told.arrived_utc_at, '%G-W%V') as week,
+    cast(told.arrived_utc_at as date) as arrival_date,
+    told.arrived_utc_at as arrived_at,
+    told.ended_utc_at as ended_at,
+    raw_serves.deployment_id,
+    told.model, told.tenant,
+    told.known_operation as operation,
+    told.known_served_by as served_by,
+    told.replica_id,
+    told.known_status as status,
+    told.finish_reason,
+    told.prompt_tokens, told.cached_prompt_tokens, told.cache_write_tokens,
+    told.output_tokens, told.reasoning_tokens, told.requested_output_tokens, told.choices,
+    told.queue_s, told.ttft_s, told.e2e_s,
+    told.tool_calls, told.tool_results, told.logged_tool_wait_s,
+    told.prefix_block_tokens, told.prefix_block_ids,
+    told.source, told.source_file, told.source_position,
+    told.is_chat,
+    told.is_chat and told.known_served_by = 'backend' and told.known_status <> 'rejected' as is_backend,
+    told.known_flags as flags
+from told
+left join raw_serves on told.model is not distinct from raw_serves.model
