@@ -54,6 +54,7 @@ class Chart:
     rows: pl.DataFrame
     headings: Mapping[str, str]
     is_wide: bool = False
+    is_tall: bool = False
 
 
 def table(

@@ -13,6 +13,7 @@ class Headline:
 
     text: str
     name: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Verdict:
 
     name: str
     short_name: str
-    what: str
+    what: tuple[str, ...]
     kind: str
     action: str
     needed: str
@@ -67,6 +68,7 @@ class Page:
     coverage: str
     headline: tuple[Headline, ...]
     verdicts: tuple[Verdict, ...]
+    decisions: Table
     warnings: tuple[str, ...]
     chapters: tuple[Chapter, ...]
     first_warnings: int = 3

@@ -103,6 +103,14 @@ def seconds(value_s: float | None) -> str:
     return f"{figure(value_s / size)}{NBSP}{unit}"
 
 
+def window(value_s: float | None) -> str:
+    """The length of a counting window, a whole number of its unit: "10 s", "5 min", "1 h"."""
+    if value_s is None:
+        return UNKNOWN
+    size, unit = (3600, "h") if value_s >= 3600 else (60, "min") if value_s >= 60 else (1, "s")
+    return f"{figure(value_s / size).removesuffix('.00').removesuffix('.0')}{NBSP}{unit}"
+
+
 def usd_per_hour(value_usd: float | None) -> str:
     """USD per hour: "$38.40/h"; whole dollars from a thousand on."""
     return UNKNOWN if value_usd is None else f"${rounded(value_usd, 0 if abs(value_usd) >= 1000 else 2)}/h"

@@ -21,8 +21,10 @@ from reports.printed import (
     usd,
     usd_per_hour,
     whole,
+    window,
     yes_no,
 )
+from reports.words import about_word, demand_word, gap_word, measure_word, model_word, phase_word
 
 MOST_ROWS = 200
 """Most rows of a printed table; the warehouse has the rest."""
@@ -35,9 +37,9 @@ def lengths(marts: Marts, deployment_id: str) -> Table:
     frame = rows(marts, "mart_lengths", deployment_id=deployment_id)
     if frame["model"].n_unique() == 2:  # noqa: PLR2004 - one model and its total are the same row twice
         frame = frame.filter(pl.col("model") == ALL)
-    return table("Lengths in tokens", frame.sort("measure", "model", descending=[True, False]), [
+    return table("Lengths in tokens", _all_first(frame), [
         Column("measure", "Measure", text, is_text=True),
-        Column("model", "Model", shortened, is_text=True),
+        Column("model", "Model", model_word, is_text=True),
         Column("requests", "Requests", whole),
         Column("length_mean_tokens", "Mean", whole),
         Column("length_p50_tokens", "p50", whole),
@@ -58,7 +60,7 @@ def arrivals(marts: Marts, deployment_id: str) -> Table:
     frame = rows(marts, "mart_arrivals", deployment_id=deployment_id).sort("window_s")
     doubtful = frame.filter(~pl.col("is_trusted").fill_null(value=True)).height
     return table("Arrivals by counting window", frame, [
-        Column("window_s", "Window", seconds, is_text=True),
+        Column("window_s", "Window", window, is_text=True),
         Column("arrivals_mean_requests", "Mean", figure),
         Column("arrivals_peak_requests", "Busiest", whole),
         Column("peak_at", "at", moment),
@@ -261,29 +263,8 @@ def decisions(marts: Marts) -> Table:
     ], "mart_decision", empty="No deployment has traffic this week.")  # fmt: skip
 
 
-def demand_word(demand: str | None) -> str:
-    """A demand in words: "KV memory", "compute" or "latency"."""
-    return {"kv": "KV memory", "compute": "compute", "latency": "latency"}.get(demand or "", text(demand))
-
-
-def phase_word(phase: str | None) -> str:
-    """A phase in words."""
-    return {"tool_wait": "tool wait", ALL: "all"}.get(phase or "", text(phase))
-
-
-def gap_word(kind: str | None) -> str:
-    """A kind of gap in words."""
-    return {"tool": "tool wait", "user": "user think time"}.get(kind or "", text(kind))
-
-
-def measure_word(measure: str | None) -> str:
-    """A latency measure in words."""
-    return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(measure or "", text(measure))
-
-
-def about_word(deployment_id: str | None) -> str:
-    """A deployment's name, or "whole fleet"."""
-    return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+def _all_first(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.sort(pl.col("measure"), pl.col("model") != ALL, pl.col("model"), descending=[True, False, False])
 
 
 def _hash(value: Any) -> str:

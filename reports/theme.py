@@ -47,7 +47,7 @@ DARK: Mapping[str, str] = {
 }
 """The same roles on a dark ground."""
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+FONT = "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
 
 PHASES = ("decode", "prefill", "tool_wait")
 """Phases in the order they are stacked, the steadiest at the bottom."""
@@ -79,13 +79,14 @@ def vega_config() -> dict[str, Any]:
             "gridColor": colour("grid"),
             "titleFontWeight": "normal",
             "labelLimit": 150,
-            "labelOverlap": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 10,
         },
         "axisX": {"grid": False, "tickSize": 4},
         "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "titleAngle": 0, "titleAlign": "left",
                   "titleAnchor": "end", "titleY": -10, "titleX": 0},
         "legend": {**text, "orient": "top", "title": None, "symbolType": "square", "symbolSize": 90,
-                   "labelLimit": 220, "offset": 14},
+                   "labelLimit": 220, "offset": 22},
         "text": {"fontSize": 11, "color": colour("ink")},
         "rule": {"color": colour("ink")},
         "bar": {"color": colour("decode")},

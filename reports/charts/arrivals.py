@@ -22,9 +22,10 @@ def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         at="window_started_at", rate="arrivals_requests_per_s", flight="concurrency_mean_requests",
         requests="requests",
     )  # fmt: skip
+    at = time_axis(data)
     line = base().mark_line(strokeWidth=1.2, color=colour("decode"), interpolate="step-after")
     reading = base().mark_rule(opacity=0, strokeWidth=2).encode(
-        x=time_axis(),
+        x=at,
         tooltip=[
             alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"),
             alt.Tooltip("rate:Q", title="requests/s", format=",.3~f"),
@@ -37,7 +38,7 @@ def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         note="Means of five minutes.",
         alt=f"{deployment_id}: arrivals in requests per second over the week",
         source="mart_arrival_windows",
-        spec=spec(alt.layer(line.encode(x=time_axis(), y=amount_axis("rate", "requests/s", zero=True)), reading), 170),
+        spec=spec(alt.layer(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), 170),
         rows=data,
         headings={"at": "Five minutes from (UTC)", "rate": "Arrivals (requests/s)",
                   "flight": "In flight (requests)", "requests": "Arrivals (requests)"},
@@ -64,7 +65,7 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
         .transform_fold([LAST, THIS], as_=["week", "count"])
         .transform_filter("datum.count !== null")
         .mark_line(strokeWidth=1.3, interpolate="step-after")
-        .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week.title(None))
+        .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week.legend(symbolType="stroke").title(None))
     )
     reading = base().mark_rule(opacity=0, strokeWidth=5).encode(
         x=hours,

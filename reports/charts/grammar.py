@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import altair as alt
+import polars as pl
 
 from reports.theme import PHASE_LABELS, PHASES, colour
 
@@ -17,12 +19,21 @@ TOKENS_LABEL = (
 )
 """Ticks of a log2 token axis: 32K is 32,768."""
 
+AMOUNT_LABEL = "abs(datum.value) >= 1000 ? format(datum.value, '~s') : format(datum.value, '~r')"
+"""Ticks of an amount: k, M and G from a thousand on."""
+
 SECONDS_LABEL = (
     "datum.value >= 3600 ? format(datum.value / 3600, '~r') + ' h' : "
     "datum.value >= 60 ? format(datum.value / 60, '~r') + ' min' : "
     "datum.value >= 1 ? format(datum.value, '~r') + ' s' : format(datum.value * 1000, '~r') + ' ms'"
 )
 """Ticks of a log axis of seconds."""
+
+SECONDS_TICKS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 360000)
+"""Round durations on a log axis, in s."""
+
+DAYS_SHOWN = timedelta(days=2)
+"""Longest span whose axis shows hours; a longer one shows days."""
 
 PHASE_ROLES: Mapping[str, str] = {"decode": "decode", "prefill": "prefill", "tool_wait": "wait"}
 
@@ -41,16 +52,22 @@ def spec(chart: AnyChart, height: int) -> dict[str, Any]:
     return document
 
 
-def time_axis(field: str = "at") -> alt.X:
-    """The horizontal axis of moments, in UTC."""
-    return (
-        alt.X(field, type="temporal").scale(type="utc").axis(labelExpr=_TIME_LABEL, tickCount=14, labelFlush=True)
-    ).title(None)
+def time_axis(rows: pl.DataFrame) -> alt.X:
+    """The horizontal axis of the moments in column `at` of `rows`, in UTC: a tick a day, or hours on a short span."""
+    is_long = bool((rows["at"].max() - rows["at"].min() > DAYS_SHOWN))  # type: ignore[operator]
+    ticks: Any = {"interval": "day", "step": 1} if is_long else 8
+    return alt.X("at", type="temporal").scale(type="utc").axis(labelExpr=_TIME_LABEL, tickCount=ticks).title(None)
+
+
+def seconds_axis(field: str, title: str, **scale: Any) -> alt.X:
+    """A horizontal log axis of durations with round ticks from ms to hours."""
+    axis = alt.Axis(labelExpr=SECONDS_LABEL, values=list(SECONDS_TICKS), grid=True)
+    return alt.X(field, type="quantitative").scale(type="log", **scale).axis(axis).title(title)
 
 
 def amount_axis(field: str, title: str, **scale: Any) -> alt.Y:
     """The vertical axis of an amount, its unit written above it; k, M and G before large ones."""
-    return alt.Y(field, type="quantitative").scale(**scale).axis(format="~s", tickCount=5).title(title)
+    return alt.Y(field, type="quantitative").scale(**scale).axis(labelExpr=AMOUNT_LABEL, tickCount=5).title(title)
 
 
 def phase_colour(field: str = "phase") -> alt.Color:

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import SECONDS_LABEL, TOKENS_LABEL, base, spec
+from reports.charts.grammar import TOKENS_LABEL, base, seconds_axis, spec
 from reports.marts import Marts, rows
 from reports.theme import colour
 
@@ -40,10 +40,10 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         alt.Tooltip("share:Q", title=THIS, format=".1%"),
         alt.Tooltip("previous:Q", title=LAST, format=".1%"),
     ]
-    bars = base().mark_bar(color=colour("decode"), opacity=0.85, binSpacing=0, stroke=colour("paper"), strokeWidth=1)
+    bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
     before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
     layers = alt.layer(
-        bars.encode(x=ends, x2="high", y=share, tooltip=shown),
+        bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown),
         before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
     )
     has_before = data["previous"].is_not_null().any()
@@ -74,14 +74,14 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         pl.col("share_ratio").alias("share"),
         pl.col("waits_requests").alias("gaps"),
     )
-    ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
     kinds = alt.Color("kind", type="nominal").scale(
         domain=["tool wait", "user think time"], range=[colour("wait"), colour("before")]
     )  # fmt: skip
-    bars = base().mark_bar(opacity=0.65, binSpacing=0).encode(
-        x=ends.axis(labelExpr=SECONDS_LABEL, tickCount=8).title("gap"),
+    bars = base().mark_rect(opacity=0.65).encode(
+        x=seconds_axis("low", "gap", nice=False),
         x2="high",
-        y=alt.Y("share", type="quantitative").stack(None).axis(format="%", tickCount=4).title("of the gaps of its kind"),
+        y=alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of the gaps of its kind"),
+        y2=alt.datum(0),
         color=kinds.title(None),
         tooltip=[
             alt.Tooltip("kind:N"),

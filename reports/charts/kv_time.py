@@ -6,13 +6,14 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import base, phase_colour, spec
+from reports.charts.grammar import AMOUNT_LABEL, base, phase_colour, spec
 from reports.marts import ALL, Marts, rows
 from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
 
 MOST_BARS = 12
 BAR_PX = 24
+TALL_BARS = 7
 HEADINGS = {"phase": "Phase", "gib_s": "KV·time (GiB·s)", "share": "Share of the deployment", "attempts": "Attempts"}
 
 
@@ -62,13 +63,14 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
         source=f"mart_kv_time, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
         spec=spec(_stack(), height=BAR_PX * largest.height + 10),
         rows=data,
+        is_tall=largest.height > TALL_BARS,
         headings={"holder": holder.removesuffix("_id").capitalize(), **HEADINGS},
     )
 
 
 def _stack() -> alt.Chart:
     labels = [PHASE_LABELS[phase] for phase in PHASES]
-    amount = alt.X("gib_s", type="quantitative").stack("zero").axis(format="~s", tickCount=5, grid=True)
+    amount = alt.X("gib_s", type="quantitative").stack("zero").axis(labelExpr=AMOUNT_LABEL, tickCount=5, grid=True)
     return (
         base()
         .transform_calculate(rank=f"indexof({labels}, datum.phase)")

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import SECONDS_LABEL, base, spec
+from reports.charts.grammar import base, seconds_axis, spec
 from reports.marts import Marts, rows
 from reports.theme import colour
 
@@ -52,27 +52,22 @@ def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | No
 
 def _layers() -> alt.LayerChart:
     line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
-    axis = alt.Axis(labelExpr=SECONDS_LABEL, tickCount=8, grid=True)
-
-    def place(name: str) -> alt.X:
-        return alt.X(name, type="quantitative").scale(type="log").axis(axis).title("time, log axis")
-
     shown = [alt.Tooltip("line:N", title=" ")] + [
         alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g") for name, label in QUANTILES.items()
     ]
     span = base().mark_rule(strokeWidth=2, color=colour("before")).encode(
-        x=place("latency_p50_s"), x2="latency_p99_s", y=line, tooltip=shown
+        x=seconds_axis("latency_p50_s", "time, log axis"), x2="latency_p99_s", y=line, tooltip=shown
     )  # fmt: skip
     dots = [
         base().transform_filter(f"datum.{name} > 0").mark_point(
             filled=True, opacity=1, color=colour("decode"), size=size
-        ).encode(x=place(name), y=line, tooltip=shown)
+        ).encode(x=seconds_axis(name, "time, log axis"), y=line, tooltip=shown)
         for name, size in (("latency_p50_s", 45), ("latency_p90_s", 45), ("latency_p95_s", 130), ("latency_p99_s", 45))
     ]  # fmt: skip
     ring = base().transform_filter("datum.latency_all_p95_s > 0").mark_point(
         filled=False, size=230, strokeWidth=1.5, color=colour("ink")
-    ).encode(x=place("latency_all_p95_s"), y=line, tooltip=shown)  # fmt: skip
+    ).encode(x=seconds_axis("latency_all_p95_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
     objective = base().transform_filter("datum.slo_s > 0").mark_tick(
         thickness=3, height=26, color=colour("limit")
-    ).encode(x=place("slo_s"), y=line, tooltip=shown)  # fmt: skip
+    ).encode(x=seconds_axis("slo_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
     return alt.layer(span, *dots, ring, objective)

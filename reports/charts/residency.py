@@ -26,13 +26,14 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     return Chart(
         chart_id=chart_id,
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
-        note="Means of five minutes by phase"
-        + (" as logged; the thin line is the same traffic at the promised pace." if pace == OBSERVED else
-           " at the promised pace: the log has no times of its own."),
+        note="Means of five minutes by phase, "
+        + ("as logged. Thin line: the same traffic at the promised pace. " if pace == OBSERVED else
+           "at the promised pace: the log has no times of its own. ")
+        + "Red dashes: what all replicas hold.",
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
-        spec=spec(_layers(), height=230),
+        spec=spec(_layers(data), height=230),
         rows=data,
         headings={
             "at": "Five minutes from (UTC)",
@@ -67,8 +68,9 @@ def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _layers() -> alt.LayerChart:
+def _layers(data: pl.DataFrame) -> alt.LayerChart:
     fields = [PHASE_LABELS[phase] for phase in PHASES]
+    at = time_axis(data)
     amount = amount_axis("gib", "GiB").stack("zero")
     order = alt.Order("rank", type="ordinal")
     held = (
@@ -76,19 +78,19 @@ def _layers() -> alt.LayerChart:
         .transform_fold(fields, as_=["phase", "gib"])
         .transform_calculate(rank=f"indexof({fields}, datum.phase)")
         .mark_area(interpolate="step-after")
-        .encode(x=time_axis(), y=amount, color=phase_colour(), order=order)
+        .encode(x=at, y=amount, color=phase_colour(), order=order)
     )
-    promised = base().mark_line(strokeWidth=1, color=colour("ink")).encode(x=time_axis(), y=alt.Y("promised:Q"))
+    promised = base().mark_line(strokeWidth=1, color=colour("ink")).encode(x=at, y=alt.Y("promised:Q"))
     limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
-        x=time_axis(), y=alt.Y("capacity:Q")
+        x=at, y=alt.Y("capacity:Q")
     )  # fmt: skip
-    return alt.layer(held, promised, limit, _reading(fields))
+    return alt.layer(held, promised, limit, _reading(fields, at))
 
 
-def _reading(fields: list[str]) -> alt.Chart:
+def _reading(fields: list[str], at: alt.X) -> alt.Chart:
     """Invisible rules, one a window, that show the values under the pointer."""
     shown = [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M")]
     shown += [alt.Tooltip(field, type="quantitative", title=f"{field} (GiB)", format=",.1f") for field in fields]
     shown += [alt.Tooltip("promised:Q", title="at SLO pace (GiB)", format=",.1f")]
     shown += [alt.Tooltip("capacity:Q", title="capacity (GiB)", format=",.1f")]
-    return base().mark_rule(opacity=0, strokeWidth=2).encode(x=time_axis(), tooltip=shown)
+    return base().mark_rule(opacity=0, strokeWidth=2).encode(x=at, tooltip=shown)

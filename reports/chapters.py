@@ -1,0 +1,125 @@
+"""The chapters below the decision: one a deployment, one for the fleet, one on data and assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reports import tables
+from reports.blocks import Chart, Table, text
+from reports.charts.arrivals import rate_chart, rhythm_chart
+from reports.charts.batch_curve import batch_charts
+from reports.charts.histogram import length_chart, wait_chart
+from reports.charts.kv_time import deployment_chart, tenant_chart
+from reports.charts.latency import latency_chart
+from reports.charts.residency import residency_chart
+from reports.marts import Marts, only
+from reports.page import Chapter, Section
+from reports.printed import shortened
+
+
+def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter:
+    """Everything about one deployment: KV, lengths, arrivals, waits, latency, batch."""
+    chart_id = f"deployment-{number}"
+    return Chapter(
+        anchor=chart_id,
+        name=deployment_id,
+        short_name=shortened(deployment_id),
+        lead=text(only(marts, "mart_decision", deployment_id=deployment_id)["binding_text"]),
+        sections=(
+            _kv(marts, deployment_id, chart_id),
+            Section(
+                "Prompts and outputs",
+                _drawn(
+                    length_chart(marts, deployment_id, "prompt", f"{chart_id}-prompts"),
+                    length_chart(marts, deployment_id, "output", f"{chart_id}-outputs"),
+                ),
+                (tables.lengths(marts, deployment_id),),
+                is_wide=True,
+            ),
+            Section(
+                "Arrivals",
+                _drawn(
+                    rate_chart(marts, deployment_id, f"{chart_id}-arrivals"),
+                    rhythm_chart(marts, deployment_id, f"{chart_id}-rhythm"),
+                ),
+                (tables.arrivals(marts, deployment_id),),
+                is_wide=True,
+            ),
+            _felt(marts, deployment_id, chart_id),
+        ),
+    )
+
+
+def fleet_chapter(marts: Marts) -> Chapter:
+    """What compares deployments: KV·time, failed attempts, lengths and arrivals of all traffic."""
+    return Chapter(
+        anchor="fleet",
+        name="Whole fleet",
+        short_name="Whole fleet",
+        lead="KV·time is bytes held times how long they are held: what a deployment takes out of the cache.",
+        sections=(
+            Section(
+                "KV·time",
+                _drawn(deployment_chart(marts, "fleet-kv-time")),
+                (tables.kv_time(marts), tables.failed_kv(marts)),
+                is_wide=True,
+            ),
+        ),
+    )
+
+
+def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequence[str]) -> Chapter:
+    """What the figures rest on: data, assumptions, warnings, versions and how to make them again."""
+    made = Table(
+        title="Versions",
+        labels=("Package", "Version"),
+        is_text=(True, True),
+        rows=tuple(versions.items()),
+        source="the installation that made this report",
+    )
+    return Chapter(
+        anchor="sources",
+        name="Data, assumptions, how to reproduce",
+        short_name="Data and assumptions",
+        lead="",
+        sections=(
+            Section("Warnings", tables=(tables.warnings(marts),), anchor="warnings", is_wide=True),
+            Section("Data quality", tables=(tables.data_quality(marts), tables.rejects(marts)), is_wide=True),
+            Section("Assumptions", tables=(tables.assumptions(marts),), is_wide=True),
+            Section("How to reproduce", tables=(made,), commands=tuple(commands),
+                    note="The same inputs, fleet file, catalog and versions give the same figures."),
+        ),
+    )  # fmt: skip
+
+
+def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
+    return Section(
+        "KV cache: how much, and for how long",
+        _drawn(
+            residency_chart(marts, deployment_id, f"{chart_id}-residency"),
+            tenant_chart(marts, deployment_id, f"{chart_id}-tenants"),
+            *batch_charts(marts, deployment_id, f"{chart_id}-batch"),
+        ),
+        (tables.demands(marts, deployment_id), tables.memory(marts, deployment_id)),
+        is_wide=True,
+    )
+
+
+def _felt(marts: Marts, deployment_id: str, chart_id: str) -> Section:
+    return Section(
+        "Latency, sessions and tool waits",
+        _drawn(
+            latency_chart(marts, deployment_id, f"{chart_id}-latency"),
+            wait_chart(marts, deployment_id, f"{chart_id}-waits"),
+        ),
+        (
+            tables.latency(marts, deployment_id),
+            tables.tool_waits(marts, deployment_id),
+            tables.sessions(marts, deployment_id),
+        ),
+        is_wide=True,
+    )
+
+
+def _drawn(*charts: Chart | None) -> tuple[Chart, ...]:
+    return tuple(chart for chart in charts if chart is not None)

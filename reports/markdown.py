@@ -1,0 +1,58 @@
+"""The review as Markdown for chat and pull requests: the decision fits a screen, the tables follow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reports.blocks import Table
+from reports.page import Page, Verdict
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+_BLANKS = re.compile(r"\s+")
+
+
+def markdown(page: Page) -> str:
+    """The whole text: the headline, the table of decisions, reasons, warnings, then every printed table."""
+    lines = [f"# Capacity review {page.week}: {_headline(page)}", ""]
+    lines += [f"{escaped(page.days)} · {escaped(page.coverage)} · run {page.run_id}", ""]
+    lines += [*_table(page.decisions), ""]
+    for verdict in page.verdicts:
+        lines += [*_verdict(verdict), ""]
+    if page.warnings:
+        lines += ["**Warnings**", "", *(f"- {escaped(line)}" for line in page.warnings), ""]
+    for chapter in page.chapters:
+        lines += [f"## {escaped(chapter.name)}", ""]
+        for section in chapter.sections:
+            for table in section.tables:
+                lines += [f"### {escaped(table.title)}", "", *_table(table), ""]
+                lines += [escaped(table.note), ""] if table.note else []
+            lines += [part for command in section.commands for part in ("```console", command, "```", "")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def escaped(words: str) -> str:
+    """`words` on one line with everything Markdown or HTML would act on escaped."""
+    return _SPECIAL.sub(r"\\\1", _BLANKS.sub(" ", words)).strip().replace("&", "&amp;")
+
+
+def _headline(page: Page) -> str:
+    return " ".join(escaped(f"{part.name}: {part.text}" if part.name else part.text) for part in page.headline)
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    facts = "; ".join(f"{label} {words}" for label, words in verdict.facts)
+    what = ", ".join(verdict.what)
+    yield f"**{escaped(verdict.short_name)}** ({escaped(what)}): {escaped(facts)}."
+    yield ""
+    yield from (f"- {escaped(label)}: {escaped(words)}" for label, words in verdict.reasons)
+
+
+def _table(table: Table) -> Iterator[str]:
+    if not table.rows:
+        yield f"*{escaped(table.empty)}*"
+        return
+    yield "| " + " | ".join(escaped(label) for label in table.labels) + " |"
+    yield "|" + "|".join(" :-- " if is_text else " --: " for is_text in table.is_text) + "|"
+    for row in table.rows:
+        yield "| " + " | ".join(escaped(cell) for cell in row) + " |"

@@ -1,0 +1,37 @@
+"""The vocabulary of the warehouse's keys in a reader's words."""
+
+from __future__ import annotations
+
+from reports.blocks import text
+from reports.marts import ALL
+from reports.printed import shortened
+
+
+def demand_word(demand: str | None) -> str:
+    """A demand in words: "KV memory", "compute" or "latency"."""
+    return {"kv": "KV memory", "compute": "compute", "latency": "latency"}.get(demand or "", text(demand))
+
+
+def phase_word(phase: str | None) -> str:
+    """A phase in words."""
+    return {"tool_wait": "tool wait", ALL: "all"}.get(phase or "", text(phase))
+
+
+def gap_word(kind: str | None) -> str:
+    """A kind of gap in words."""
+    return {"tool": "tool wait", "user": "user think time"}.get(kind or "", text(kind))
+
+
+def measure_word(measure: str | None) -> str:
+    """A latency measure in words."""
+    return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(measure or "", text(measure))
+
+
+def about_word(deployment_id: str | None) -> str:
+    """A deployment's name, or "whole fleet"."""
+    return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+
+
+def model_word(model: str | None) -> str:
+    """A model's name, or "all models"."""
+    return "all models" if model == ALL else shortened(text(model))
