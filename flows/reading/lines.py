@@ -18,8 +18,9 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class LineBatch:
-    """Lines without their ends and the offset of each. Blank lines are only counted; a line above the cap is only
-    hashed: `too_long` has (offset, sha256).
+    """Lines without their ends, and the offset of each.
+
+    Blank lines are only counted; lines above the cap are only hashed: `too_long` has (offset, sha256).
     """
 
     lines: list[bytes] = field(default_factory=list)

@@ -1,0 +1,174 @@
+"""What kind of file a log is: how it is compressed, how its records lie in it, and its first records."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flows.reading.lines import MAX_LINE_BYTES, clean
+from flows.reading.streams import CHUNK_BYTES, FRAME_LENGTH_BYTES, GZIP_MAGIC, ZSTD_MAGIC, ByteStream
+from transforms.batches import Head
+from transforms.errors import InputError
+from transforms.fields.decode import parse_slowly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_LINES = 50
+HEAD_ELEMENTS = 50
+MAX_DOCUMENT_BYTES = 256 << 20
+"""A JSON document is decoded whole; more than this does not fit the memory the product promises (1.5 GiB)."""
+PARQUET_MAGIC = b"PAR1"
+MAX_NAME_CHARACTERS, MAX_NAME_BLANKS = 64, 3
+"""A CSV header has names, not sentences."""
+DELIMITERS = (",", "\t", ";", "|")
+
+
+@dataclass(frozen=True)
+class Look:
+    """One file as it lies there.
+
+    `layout`: "lines" (JSON lines or text), "document" (one JSON object over many lines), "array" (one JSON array),
+    "csv", "parquet" or "empty". `columns` is the header of a CSV.
+    """
+
+    path: Path
+    compression: str
+    layout: str
+    head: Head
+    columns: tuple[str, ...] = ()
+    delimiter: str = ","
+
+
+def look(path: Path) -> Look:
+    """Compression, layout and head of the file at `path`; InputError where it cannot be read."""
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(FRAME_LENGTH_BYTES + len(ZSTD_MAGIC))
+        compression = compression_of(magic)
+        start = b"" if magic[:4] == PARQUET_MAGIC else _start(path, compression)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if magic[:4] == PARQUET_MAGIC:
+        return Look(path, "none", "parquet", Head(path.name, columns=_parquet_columns(path)))
+    whole = start.lstrip(b"\0 \t\r\n\xef\xbb\xbf")
+    if not whole:
+        return Look(path, compression, "empty", Head(path.name))
+    lines = _lines(start)
+    layout = layout_of(lines, is_whole=len(start) < CHUNK_BYTES)
+    text = tuple(line.decode("utf-8", errors="replace") for line in lines)
+    if layout == "csv":
+        delimiter = _delimiter(text[0])
+        columns = csv_header(text[0], delimiter)
+        return Look(path, compression, layout, Head(path.name, columns=columns, text=text), columns, delimiter)
+    records = _records(path, compression, layout, lines)
+    head = Head(path.name, records, text=text, is_document=layout in ("document", "array"))
+    return Look(path, compression, layout, head)
+
+
+def compression_of(magic: bytes) -> str:
+    """Name of the compression: "none", "gzip", "zstd" or "framed" (a length before each zstd frame), from the first eight bytes."""
+    if magic.startswith(GZIP_MAGIC):
+        return "gzip"
+    if magic.startswith(ZSTD_MAGIC):
+        return "zstd"
+    return "framed" if magic[FRAME_LENGTH_BYTES:].startswith(ZSTD_MAGIC) else "none"
+
+
+def layout_of(lines: list[bytes], *, is_whole: bool) -> str:
+    """How records lie in a file that begins with `lines` (`is_whole`: these are all)."""
+    first = lines[0]
+    if first.startswith(b"["):
+        return "array"
+    if not first.startswith((b"{", b'"')):
+        return "csv" if _is_header(first) else "lines"
+    if _parses(first) or (len(lines) == 1 and not is_whole):
+        return "lines"
+    return "lines" if any(line.startswith(b"{") and _parses(line) for line in lines[1:]) else "document"
+
+
+def whole_document(path: Path, compression: str) -> bytes:
+    """All decompressed bytes of a JSON document; InputError above the size that is decoded whole."""
+    held = bytearray()
+    for chunk in ByteStream(path, compression):
+        held += chunk
+        if len(held) > MAX_DOCUMENT_BYTES:
+            raise InputError(
+                f"{path}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
+                "write one record a line instead, as with jq -c '.[]'"
+            )
+    return clean(bytes(held), 0)
+
+
+def csv_header(line: str, delimiter: str) -> tuple[str, ...]:
+    """Column names of a CSV header line."""
+    return tuple(cell.strip() for cell in next(csv.reader(io.StringIO(line), delimiter=delimiter), []))
+
+
+def _start(path: Path, compression: str) -> bytes:
+    held = b""
+    for chunk in ByteStream(path, compression):
+        held += chunk
+        if len(held) >= CHUNK_BYTES and (b"\n" in held or len(held) > MAX_LINE_BYTES):
+            break
+    return held
+
+
+def _lines(start: bytes) -> list[bytes]:
+    lines = []
+    for n, line in enumerate(start.split(b"\n", HEAD_LINES * 2)[: HEAD_LINES * 2]):
+        text = clean(line, n)
+        if text:
+            lines.append(text)
+    return lines
+
+
+def _is_header(first: bytes) -> bool:
+    """Whether a line that is no JSON may be a CSV header: short cells without sentences or times in them."""
+    text = first.decode("utf-8", errors="replace")
+    cells = csv_header(text, _delimiter(text))
+    return all(
+        cell and len(cell) <= MAX_NAME_CHARACTERS and cell.count(" ") <= MAX_NAME_BLANKS and not cell[0].isdigit()
+        for cell in cells
+    )
+
+
+def _delimiter(header: str) -> str:
+    return max(DELIMITERS, key=lambda d: (header.count(d), -DELIMITERS.index(d)))
+
+
+def _parses(line: bytes) -> bool:
+    try:
+        parse_slowly(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _records(path: Path, compression: str, layout: str, lines: list[bytes]) -> tuple[dict[str, Any], ...]:
+    values: list[Any] = []
+    if layout == "lines":
+        for line in lines[:HEAD_LINES]:
+            try:
+                values.append(parse_slowly(line)[0])
+            except (ValueError, RecursionError):
+                continue
+    else:
+        try:
+            document = parse_slowly(whole_document(path, compression))[0]
+        except (ValueError, RecursionError):
+            document = None
+        values = document[:HEAD_ELEMENTS] if isinstance(document, list) else [document]
+    return tuple(value for value in values if isinstance(value, dict))
+
+
+def _parquet_columns(path: Path) -> tuple[str, ...]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return tuple(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: looks like Parquet but cannot be read; was it written whole?") from error

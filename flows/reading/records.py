@@ -1,0 +1,127 @@
+"""Records of a file as JSON texts in batches, whatever its layout: lines, one JSON document or array, CSV rows."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flows.reading.lines import BATCH_BYTES, LineBatch, LineReader, clean
+from flows.reading.look import Look, whole_document
+from flows.reading.streams import ByteStream
+from transforms.fields.decode import parse_slowly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CSV_BATCH_ROWS = 20_000
+
+
+@dataclass
+class RecordStream:
+    """The records of bytes `start` to `end` of a plain file, or of a whole file of any other kind.
+
+    After the last batch: `status` is "complete", "growing" (an unfinished last line was left, `next_offset` is its
+    start) or "truncated" (the compressed stream is cut off); `has_open_tail` says that the last record taken had no
+    line end, so that a later run must not go on behind it.
+    """
+
+    seen: Look
+    start: int = 0
+    end: int | None = None
+    batch_bytes: int = BATCH_BYTES
+    status: str = "complete"
+    next_offset: int = 0
+    has_open_tail: bool = False
+    ignored: int = 0
+    _stream: ByteStream = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open nothing yet; only name the stream."""
+        self._stream = ByteStream(self.seen.path, self.seen.compression, self.start, self.end)
+
+    def batches(self) -> Iterator[LineBatch]:
+        """Batches of JSON texts with their positions."""
+        if self.seen.layout in ("document", "array"):
+            yield self._elements()
+        elif self.seen.layout == "csv":
+            yield from self._csv_rows()
+        elif self.seen.layout == "lines":
+            reader = LineReader(self._stream, self.start, self.batch_bytes)
+            yield from reader.batches()
+            yield self._last(reader)
+        if self._stream.is_cut_off:
+            self.status = "truncated"
+
+    def _last(self, reader: LineReader) -> LineBatch:
+        """What follows the last line end: a record if it is whole, else left for the next run."""
+        text = clean(reader.tail, reader.tail_position)
+        self.next_offset = reader.tail_position + len(reader.tail)
+        if not text:
+            return LineBatch()
+        is_open = self.seen.compression == "none" and self.end is None
+        if _is_whole(text, self.seen):
+            self.has_open_tail = is_open
+            return LineBatch([text], [reader.tail_position])
+        if is_open:
+            self.next_offset = reader.tail_position
+            self.status = "growing"
+        if is_open or self._stream.is_cut_off:
+            self.ignored += 1
+            return LineBatch()
+        return LineBatch([text], [reader.tail_position])
+
+    def _elements(self) -> LineBatch:
+        data = whole_document(self.seen.path, self.seen.compression)
+        if self.seen.layout == "array":
+            try:
+                elements = [bytes(raw) for raw in msgspec.json.decode(data, type=list[msgspec.Raw])]
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                elements = _elements_slowly(data)
+            return LineBatch(elements, list(range(len(elements))))
+        return LineBatch([data], [0])
+
+    def _csv_rows(self) -> Iterator[LineBatch]:
+        text = whole_document(self.seen.path, self.seen.compression).decode("utf-8", errors="replace")
+        rows = csv.reader(text.splitlines(keepends=True), delimiter=self.seen.delimiter)
+        header = [name.strip() for name in next(rows, [])]
+        self.ignored += 1
+        numbered = enumerate(rows)
+        while batch := list(islice(numbered, CSV_BATCH_ROWS)):
+            lines = [json.dumps(_cells(header, row)).encode() for _, row in batch if row]
+            yield LineBatch(lines, [n for n, row in batch if row], sum(not row for _, row in batch))
+
+
+def _cells(header: list[str], row: list[str]) -> dict[str, str | None] | list[str]:
+    """A CSV row as an object; a row of another width stays a list, which no format takes for a record."""
+    if len(row) != len(header):
+        return row
+    return {name: cell or None for name, cell in zip(header, row, strict=True)}
+
+
+def _elements_slowly(data: bytes) -> list[bytes]:
+    try:
+        values = parse_slowly(data)[0]
+    except (ValueError, RecursionError):
+        return [data]
+    return [json.dumps(value).encode() for value in values] if isinstance(values, list) else [data]
+
+
+def _is_whole(text: bytes, seen: Look) -> bool:
+    if not seen.head.records:
+        return not text.startswith((b"{", b"["))
+    try:
+        parse_slowly(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def sha256_hex(line: bytes) -> str:
+    """The sha256 of a raw record: all that is kept of the text of a rejected one."""
+    return hashlib.sha256(line).hexdigest()

@@ -1,0 +1,135 @@
+"""From a file to canonical rows: batches of records through their format, piece by piece, with rejects and counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from flows.identifiers import content_ids, hash_tenants
+from flows.reading.formats import module_of, with_defaults
+from flows.reading.lines import LineBatch
+from flows.reading.look import look
+from flows.reading.records import RecordStream, sha256_hex
+from transforms.batches import Batch, Parsed
+from transforms.finish import NO_ARRIVAL, finish
+from transforms.identity import content_text, occurrence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from transforms.fleet import Source
+
+TOO_LONG = "line too long"
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A rejected record: where it stands, why, and the sha256 of its raw text."""
+
+    position: int
+    reason: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One batch made canonical: finished rows (with `content_id` where the source has no id), rejects, counts."""
+
+    rows: pl.DataFrame
+    rejects: list[Rejected]
+    ignored: int = 0
+    duplicates: int = 0
+
+
+@dataclass
+class PartReader:
+    """Reads one part of a file as Pieces; `records` afterwards knows how the part ended."""
+
+    records: RecordStream
+    source: Source
+    source_file: str
+    key: bytes | None = None
+    catalog: Path | None = None
+    carry: dict[str, Any] = field(default_factory=dict)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The part's pieces, in file order."""
+        module = module_of(self.source.format, self.catalog)
+        batches: Iterable[LineBatch] = self.records.batches()
+        if module.UNIT == "file":
+            batches = [_merged(batches)]
+        for batch in batches:
+            parsed = module.canonicalise(self._batch(batch), self.source) if batch.lines else Parsed(pl.DataFrame())
+            yield self._piece(batch, parsed)
+
+    def _batch(self, batch: LineBatch) -> Batch:
+        return Batch(self.source_file, batch.lines, batch.positions, self.carry)
+
+    def _piece(self, batch: LineBatch, parsed: Parsed) -> Piece:
+        rows = finish(parsed.rows, self.source.format, self.source_file)
+        reasons = [(r.position, r.reason) for r in parsed.rejects]
+        if rows["arrived_at"].null_count():
+            reasons += [(p, NO_ARRIVAL) for p in rows.filter(pl.col("arrived_at").is_null())["source_position"]]
+            rows = rows.filter(pl.col("arrived_at").is_not_null())
+        rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in batch.too_long]
+        if reasons:
+            raw = dict(zip(batch.positions, batch.lines, strict=True))
+            rejects += [Rejected(p, reason, sha256_hex(raw[p])) for p, reason in sorted(reasons)]
+        return Piece(self._identified(rows), rejects, parsed.ignored + batch.blank, parsed.duplicates)
+
+    def _identified(self, rows: pl.DataFrame) -> pl.DataFrame:
+        if self.key is not None:
+            rows = rows.with_columns(tenant=hash_tenants(rows["tenant"], self.key))
+        without = rows["request_id"].is_null()
+        if not without.any():
+            return rows.with_columns(content_id=pl.lit(None, dtype=pl.String))
+        ids = content_ids(content_text(rows, self.source.format))
+        return rows.with_columns(content_id=pl.when(without).then(ids))
+
+
+def _merged(batches: Iterable[LineBatch]) -> LineBatch:
+    out = LineBatch()
+    blank = 0
+    for batch in batches:
+        out.lines.extend(batch.lines)
+        out.positions.extend(batch.positions)
+        out.too_long.extend(batch.too_long)
+        blank += batch.blank
+    return LineBatch(out.lines, out.positions, blank, out.too_long)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A whole file in memory: canonical rows in order of arrival, rejects, counts and how the file ended."""
+
+    rows: pl.DataFrame
+    rejects: list[Rejected]
+    ignored: int
+    duplicates: int
+    status: str
+
+
+def read_rows(path: Path, source: Source, *, key: bytes | None = None, catalog: Path | None = None) -> Reading:
+    """The file at `path` as canonical rows, without a home: for replay, calibrate, export and tests."""
+    source = with_defaults(source, catalog)
+    seen = look(path)
+    records = RecordStream(seen)
+    pieces = list(PartReader(records, source, path.name, key, catalog).pieces())
+    frames = [piece.rows for piece in pieces if len(piece.rows)]
+    rows = numbered(pl.concat(frames)) if frames else finish(pl.DataFrame(), source.format, path.name)
+    return Reading(
+        rows.sort("arrived_at", "source", "request_id", "attempt", maintain_order=True),
+        [reject for piece in pieces for reject in piece.rejects],
+        sum(piece.ignored for piece in pieces) + records.ignored,
+        sum(piece.duplicates for piece in pieces),
+        records.status,
+    )
+
+
+def numbered(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` of one file with `content_id` made a `request_id`: the id and its occurrence in the file, `id-n`."""
+    ids = pl.concat_str("content_id", pl.lit("-"), occurrence(rows["content_id"]).cast(pl.String))
+    return rows.with_columns(request_id=pl.coalesce("request_id", ids)).drop("content_id")
