@@ -46,17 +46,16 @@ def models() -> tuple[Model, ...]:
 def read_model(path: Path) -> Model:
     """The model in the file at `path`; ValueError where it is not one SELECT under a header of two lines."""
     sql = path.read_text(encoding="utf-8")
-    header = _HEADER.match(sql)
+    text, grain = read_header(path)
+    return Model(path.stem, path.parent.name, text, grain, sql, tables_read(sql, path.name))
+
+
+def read_header(path: Path) -> tuple[str, tuple[str, ...]]:
+    """What one row is, and the columns that name one, from the two lines that open the model at `path`."""
+    header = _HEADER.match(path.read_text(encoding="utf-8"))
     if header is None:
         raise ValueError(f"{path.name}: must start with '-- One row per …' and '-- grain: …'")
-    return Model(
-        name=path.stem,
-        folder=path.parent.name,
-        text=header["text"].rstrip("."),
-        grain=tuple(column.strip() for column in header["grain"].split(",")),
-        sql=sql,
-        reads=tables_read(sql, path.name),
-    )
+    return header["text"].rstrip("."), tuple(column.strip() for column in header["grain"].split(","))
 
 
 def tables_read(sql: str, where: str) -> frozenset[str]:
