@@ -142,7 +142,8 @@ def _asked(thread: Thread, us: int, results: int) -> None:
 
 def _count(thread: Thread, us: int, record: Record, info: Mapping[str, Any]) -> None:
     flags = list(record.flags)
-    total, last = info.get("total_token_usage"), info.get("last_token_usage")
+    total: Any = info.get("total_token_usage")
+    last: Any = info.get("last_token_usage")
     counted: Any = total if isinstance(total, dict) else last
     if not isinstance(counted, dict):
         return
