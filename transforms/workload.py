@@ -83,6 +83,10 @@ class Workload:
     """One row an attempt: model, tenant, and the prefix blocks where the log has them."""
     tool_waits: ToolWaits
     unknown: Unknown
+    left_out: pl.DataFrame
+    """Attempts of the week of unknown length, counted: model, tenant, is_failed, unknown_requests."""
+    has_cached_tokens: bool
+    has_prefix_blocks: bool
     attempts_requests: int
     """Attempts of the week, those of unknown length included."""
     sessions: int
@@ -113,6 +117,7 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
         (pl.col("arrived_at").dt.epoch("us") - start_us).alias("arrived_us"),
         (pl.col("week") != week).alias("is_carried"),
     ).filter(~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & _runs_into_the_week()))
+    of_week = placed.filter(~pl.col("is_carried"))
     known = placed.filter(_is_known()).sort("arrived_us", maintain_order=True)
     prompt = _reals(known, "prompt_tokens")
     return Workload(
@@ -129,9 +134,12 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
         is_carried=_flags(known, "is_carried"),
         labels=known.select("model", "tenant", "prefix_block_tokens", "prefix_block_ids"),
         tool_waits=_tool_waits(tool_waits, known, start_us),
-        unknown=_unknown(placed.filter(~pl.col("is_carried")), tool_waits),
-        attempts_requests=placed.height - int(placed["is_carried"].sum()),
-        sessions=placed.filter(~pl.col("is_carried"))["session_id"].drop_nulls().n_unique(),
+        unknown=_unknown(of_week, tool_waits),
+        left_out=_left_out(of_week),
+        has_cached_tokens=known["cached_prompt_tokens"].is_not_null().any(),
+        has_prefix_blocks=bool((known["prefix_block_ids"].list.len() > 0).any()),
+        attempts_requests=of_week.height,
+        sessions=of_week["session_id"].drop_nulls().n_unique(),
     )
 
 
@@ -153,6 +161,11 @@ def _unknown(week_rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
     ).row(0)
     lacking = tool_waits.filter((pl.col("kind") == "tool") & ~_is_measured_wait()).height
     return Unknown(int(counts[0]), int(counts[1]), int(counts[2]), lacking)
+
+
+def _left_out(week_rows: pl.DataFrame) -> pl.DataFrame:
+    groups = week_rows.filter(~_is_known()).group_by("model", "tenant", pl.col("is_failed").fill_null(value=False))
+    return groups.agg(pl.len().cast(pl.Int64).alias("unknown_requests"))
 
 
 def _is_measured_wait() -> pl.Expr:

@@ -23,6 +23,7 @@ class Replica:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len_tokens: int | None
+    has_prefix_caching: bool
     gpus: int
     ttft_p95_s: float
     tpot_p95_s: float

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PHASES = ("prefill", "decode", "tool_wait")
 PLAN_WINDOW_S = 300
 HOUR_S = 3600
+LEAST_REQUESTS = 5e-7
+"""Half of what one request adds to a 1 s mean by residing for 1 µs: below it nobody does."""
+
 PEAK_RATIO = 0.99
 """The peak of an hour is this quantile of its 1 s means."""
 
@@ -139,8 +142,13 @@ def _swept(parts: Iterator[Stretches], replica: Replica, window_s: int) -> Phase
             (part.from_block_bytes / replica.kv_token_bytes, part.to_block_bytes / replica.kv_token_bytes),
             (1.0, None),
         )
-    linear, block, requests = sweep.means()
+    linear, block, requests = _without_residue(sweep.means())
     return PhaseResidency(linear * replica.kv_token_bytes, block * replica.kv_token_bytes, requests)
+
+
+def _without_residue(means: Reals) -> Reals:
+    """`means` (requests last) with what rounding left behind taken out: 0 in seconds in which nobody resides."""
+    return np.where(means[-1] < LEAST_REQUESTS, 0.0, np.maximum(means, 0.0))
 
 
 def _with_mean(first: Reals, last: Reals, mean: Reals) -> tuple[Reals, Reals]:
