@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from transforms.planner.config_reading import HEAD_DIM, HEADS, HIDDEN, Config, needed, value_of, whole
 
 _WIDE, _NARROW = 4, 2  # bytes of a float32 and of a 16-bit state value
+_CHUNK_TOKENS = 2048  # vLLM's stand-in where the config names no chunk (config/model.py get_mamba_chunk_size)
+MAMBA_1, MAMBA_2 = "Mamba-1", "Mamba-2"
 CONV_VALUE_BYTES = 2  # the convolution window keeps activations, in the model's 16 bits (vLLM mamba_utils)
 
 
@@ -21,9 +23,12 @@ class StateLayer:
     conv_channels: int
     conv_taps: int
     state_elements: int
-    state_value_bytes: int
+    state_value_bytes: int | None
+    """None where the config is silent: then the engine's default for the family counts."""
     conv_groups: int = 0
     conv_group_channels: int = 0
+    chunk_tokens: int | None = None
+    """Tokens the scan kernel takes at once, which block boundaries respect when whole states are cached."""
 
 
 def state_layer(config: Config) -> StateLayer:
@@ -42,7 +47,8 @@ def state_layer(config: Config) -> StateLayer:
     if whole(config, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads") is None:
         inner = needed(config, "mamba_expand") * needed(config, *HIDDEN)
         elements = inner * needed(config, "mamba_d_state")
-        return StateLayer("Mamba-1", inner, needed(config, "mamba_d_conv") - 1, elements, _value_bytes(config))
+        taps = needed(config, "mamba_d_conv") - 1
+        return StateLayer(MAMBA_1, inner, taps, elements, _value_bytes(config), chunk_tokens=_chunk_tokens(config))
     return _mamba2(config)
 
 
@@ -66,16 +72,23 @@ def _mamba2(config: Config) -> StateLayer:
     dim = needed(config, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
     state = needed(config, "ssm_state_size", "mamba_d_state")
     return StateLayer(
-        "Mamba-2",
+        MAMBA_2,
         conv_channels=heads * dim,
         conv_taps=needed(config, "conv_kernel", "mamba_d_conv") - 1,
         state_elements=heads * dim * state,
         state_value_bytes=_value_bytes(config),
         conv_groups=needed(config, "n_groups", "mamba_n_groups", "mamba_ngroups"),
         conv_group_channels=2 * state,
+        chunk_tokens=_chunk_tokens(config),
     )
 
 
-def _value_bytes(config: Config) -> int:
+def _value_bytes(config: Config) -> int | None:
     dtype = value_of(config, "mamba_ssm_dtype") or value_of(config, "mamba_ssm_cache_dtype")
-    return _WIDE if dtype in ("float32", "fp32") else _NARROW
+    if dtype is None:
+        return None
+    return _WIDE if dtype == "float32" else _NARROW
+
+
+def _chunk_tokens(config: Config) -> int:
+    return whole(config, "mamba_chunk_size", "chunk_size") or _CHUNK_TOKENS

@@ -39,6 +39,9 @@ _ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForCausal
 # Attention blocks inside one transformer layer, where it is not one (vLLM longcat_flash.py).
 CACHES_PER_LAYER = {"longcat_flash": 2}
 
+# Drafter layers in these families' weights where the config does not count them (vLLM config/speculative.py).
+OWN_DRAFTER_LAYERS = {"qwen3_next": 1, "qwen3_5": 1, "qwen3_5_text": 1, "qwen3_5_moe": 1, "qwen3_5_moe_text": 1}
+
 # Public configs of these leave the pattern to the class default (transformers configuration_<family>.py):
 # one full-attention layer closes every group of so many; the rest have the window or the chunk.
 FULL_EVERY_LAYERS = {

@@ -20,7 +20,7 @@ from transforms.planner.config_reading import (
 )
 from transforms.planner.layer_pattern import BOTH, CHUNK, FULL, NONE, STATE, WINDOW, layer_kinds
 from transforms.planner.layer_state import StateLayer, state_layer
-from transforms.planner.model_families import CACHES_PER_LAYER, family_of
+from transforms.planner.model_families import CACHES_PER_LAYER, OWN_DRAFTER_LAYERS, family_of
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
             for index, kind in enumerate(kinds)
         ),
         drafter_layer=_attention(read, FULL) + _indexer(read, None),
-        own_drafter_layers=whole(read, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules") or 0,
+        own_drafter_layers=_own_drafter_layers(read, family),
         attention_heads=whole(read, *HEADS),
         max_position_embeddings=whole(read, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length"),
         kv_scheme_bits=_kv_scheme_bits(read),
@@ -165,6 +165,11 @@ def _kv_heads(config: Config, *first: str) -> int:
 def _head_dim(config: Config, *first: str) -> int:
     dim = whole(config, *first, *HEAD_DIM)
     return dim or needed(config, *HIDDEN) // needed(config, *HEADS)
+
+
+def _own_drafter_layers(config: Config, family: str) -> int:
+    counted = whole(config, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+    return OWN_DRAFTER_LAYERS.get(family, 0) if counted is None else counted
 
 
 def _kv_scheme_bits(config: Config) -> int | None:

@@ -1,0 +1,108 @@
+"""What the KV account says: bytes, blocks, tokens, concurrency, whether the engine starts, and the groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SEARCH_LIMIT_TOKENS = 1 << 40  # far above any context length
+
+
+@dataclass(frozen=True)
+class KvGroup:
+    """A row of dim_kv_groups: what a request of t tokens holds in one group of layers, bytes over the whole replica.
+
+    Held are fixed_bytes + min(ceil(t / block_tokens), max_blocks) · bytes_per_block; max_blocks None is no bound.
+    """
+
+    name: str
+    block_tokens: int
+    max_blocks: int | None
+    bytes_per_block: int
+    fixed_bytes: int = 0
+
+    def held_bytes(self, tokens: int) -> int:
+        """Bytes that a request of `tokens` tokens holds here."""
+        blocks = -(-tokens // self.block_tokens)
+        return (
+            self.fixed_bytes
+            + min(blocks, blocks if self.max_blocks is None else self.max_blocks) * self.bytes_per_block
+        )
+
+
+@dataclass(frozen=True)
+class KvLine:
+    """One line of the sum: so many layers, each with `formula` bytes per token (per request for a state) on one GPU."""
+
+    layers: int
+    what: str
+    formula: str
+    bytes_each: int
+    is_per_request: bool = False
+
+
+@dataclass(frozen=True)
+class KvAccount:
+    """The KV account of one replica. Bytes `_per_gpu` are of the pipeline stage that holds most; groups of all GPUs."""
+
+    engine: str
+    engine_version: str
+    rule: str
+    gpus: int
+    available_bytes_per_gpu: int
+    bytes_per_token_per_gpu: int
+    bytes_per_token: int
+    """Of the whole replica, its tensor-parallel copies included."""
+    block_size_tokens: int
+    num_blocks: int
+    bytes_per_block_per_gpu: int
+    bytes_per_block: int
+    reported_tokens: int
+    """What this engine version prints as its KV cache size."""
+    capacity_tokens: int
+    """What one request can hold at most, beside the fixed share of its windows and states."""
+    max_model_len: int | None
+    blocks_per_request: int | None
+    max_concurrency: float | None
+    starts: bool
+    largest_max_model_len: int
+    groups: tuple[KvGroup, ...]
+    lines: tuple[KvLine, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def capacity_bytes(self) -> int:
+        """KV bytes of the whole replica that blocks can fill."""
+        return self.num_blocks * self.bytes_per_block
+
+    @property
+    def capacity_bytes_per_gpu(self) -> int:
+        """KV bytes of the fullest GPU that blocks can fill."""
+        return self.num_blocks * self.bytes_per_block_per_gpu
+
+    def held_bytes(self, tokens: int) -> int:
+        """Bytes that one request of `tokens` tokens holds on the whole replica."""
+        return sum(group.held_bytes(tokens) for group in self.groups)
+
+    def held_bytes_per_gpu(self, tokens: int) -> float:
+        """Bytes that one request of `tokens` tokens holds on the fullest GPU."""
+        return self.held_bytes(tokens) * self.bytes_per_block_per_gpu / self.bytes_per_block
+
+
+def largest_length(blocks_needed: Callable[[int], int], blocks: int, bound_tokens: int) -> int:
+    """Longest request in tokens that `blocks` hold; `bound_tokens` where nothing in it grows; 0 if none fits."""
+    if blocks_needed(1) > blocks:
+        return 0
+    if blocks_needed(_SEARCH_LIMIT_TOKENS) <= blocks:
+        return bound_tokens
+    fits, fails = 1, _SEARCH_LIMIT_TOKENS
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if blocks_needed(middle) <= blocks:
+            fits = middle
+        else:
+            fails = middle
+    return fits
