@@ -1,7 +1,7 @@
 -- One row per week, log file and reason: records that could not be used.
 -- grain: week, source_file, reason
 select
-    strftime(rejected_date, '%G-W%V') as week,
+    strftime(date, '%G-W%V') as week,
     source_file,
     reason,
     count(*) as rejected_rows

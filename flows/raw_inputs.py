@@ -1,0 +1,132 @@
+"""The inputs of a build as temporary relations raw_*: the lake's Parquet, the manifest, and what the fleet file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from transforms.canonical import SCHEMA
+from transforms.errors import DataError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from flows.home import Home
+
+QUARTER = timedelta(minutes=15)
+"""Step of raw_hours: every time zone in use is a whole number of quarters off UTC."""
+
+REJECTS: Mapping[str, str] = {"source_file": "varchar", "reason": "varchar", "date": "date"}
+
+FILES: Mapping[str, str] = {
+    "source": "varchar",
+    "source_file": "varchar",
+    "sha256": "varchar",
+    "status": "varchar",
+    "read": "bigint",
+    "loaded": "bigint",
+    "duplicates": "bigint",
+    "rejected": "bigint",
+    "ignored": "bigint",
+    "first_arrived_at": "timestamptz",
+    "last_arrived_at": "timestamptz",
+}
+"""Columns of the manifest that the models read, with their DuckDB types."""
+
+SERVES: Mapping[str, pl.DataType] = {"model": pl.String(), "deployment_id": pl.String()}
+HOURS: Mapping[str, pl.DataType] = {"quarter_at": pl.Datetime("us"), "hour_of_week": pl.Int32()}
+
+_DUCKDB_TYPES = {
+    pl.String(): "varchar",
+    pl.Int32(): "integer",
+    pl.Int64(): "bigint",
+    pl.Float64(): "double",
+    pl.Datetime("us", "UTC"): "timestamptz",
+    pl.List(pl.UInt64()): "ubigint[]",
+    pl.List(pl.String()): "varchar[]",
+}
+
+REQUESTS: Mapping[str, str] = {name: _DUCKDB_TYPES[dtype] for name, dtype in SCHEMA.items()}
+"""Columns of the lake with their DuckDB types."""
+
+
+def register_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Make raw_requests, raw_rejects and raw_files over the lake of `home`; DataError where nothing was ingested."""
+    requests = sorted(home.lake.glob("requests/date=*/*.parquet"))
+    if not requests:
+        raise DataError(f"the lake of {home.root} holds no requests; run kvledger ingest or kvledger review first")
+    _parquet_view(connection, "raw_requests", REQUESTS, requests)
+    _parquet_view(connection, "raw_rejects", REJECTS, sorted(home.lake.glob("rejects/date=*/*.parquet")), hive=True)
+    _parquet_view(connection, "raw_files", FILES, sorted(home.lake.glob("manifest/files.parquet")))
+
+
+def register_frame(
+    connection: duckdb.DuckDBPyConnection, name: str, schema: Mapping[str, pl.DataType], rows: Iterable[Any]
+) -> None:
+    """Make the temporary table `name` of `rows` (dicts or tuples) with the columns of `schema`."""
+    frame = pl.DataFrame(list(rows), schema=dict(schema), orient="row")
+    connection.register("incoming", frame)
+    connection.execute(f"create or replace temp table {name} as select * from incoming")  # noqa: S608
+    connection.unregister("incoming")
+
+
+def hours_of_week(days: Sequence[date], timezone: str) -> list[tuple[datetime, int]]:
+    """Start of each quarter of an hour of the UTC `days`, with its hour of the week in `timezone` (0 = Monday 0:00)."""
+    zone = ZoneInfo(timezone)
+    quarters = []
+    for day in days:
+        start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        for step in range(96):
+            at = start + step * QUARTER
+            local = at.astimezone(zone)
+            quarters.append((at.replace(tzinfo=None), 24 * local.weekday() + local.hour))
+    return quarters
+
+
+def lake_days(home: Home) -> list[date]:
+    """UTC days that the lake holds requests of, from the names of its folders."""
+    return [date.fromisoformat(path.name.removeprefix("date=")) for path in sorted(home.lake.glob("requests/date=*"))]
+
+
+def parquet_columns(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], *, hive: bool = False) -> set[str]:
+    """Names of the columns that any of the Parquet files at `paths` has."""
+    described = connection.execute(f"describe select * from {_reader(paths, hive=hive)}").fetchall()  # noqa: S608
+    return {str(row[0]) for row in described}
+
+
+def select_known(
+    connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], paths: Sequence[Path], *, hive: bool = False
+) -> str:
+    """SELECT of `columns` from the Parquet files at `paths`, cast to their types; what no file has is NULL."""
+    found = parquet_columns(connection, paths, hive=hive)
+    listed = ", ".join(
+        f"cast({name if name in found else 'null'} as {type_}) as {name}" for name, type_ in columns.items()
+    )
+    return f"select {listed} from {_reader(paths, hive=hive)}"  # noqa: S608
+
+
+def _parquet_view(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    columns: Mapping[str, str],
+    paths: Sequence[Path],
+    *,
+    hive: bool = False,
+) -> None:
+    if paths:
+        body = select_known(connection, columns, paths, hive=hive)
+    else:
+        nulls = ", ".join(f"cast(null as {type_}) as {column}" for column, type_ in columns.items())
+        body = f"select {nulls} limit 0"
+    connection.execute(f"create or replace temp view {name} as {body}")
+
+
+def _reader(paths: Sequence[Path], *, hive: bool) -> str:
+    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
+    types = ", hive_types = {'date': date}" if hive else ""
+    return f"read_parquet([{listed}], union_by_name = true, hive_partitioning = {str(hive).lower()}{types})"
