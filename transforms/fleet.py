@@ -49,6 +49,7 @@ class Engine:
     kv_cache_dtype: str = "auto"
     kv_cache_memory_bytes: int | None = None
     block_size: int | None = None
+    disable_hybrid_kv_cache_manager: bool | None = None
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     async_scheduling: bool | None = None
@@ -58,6 +59,7 @@ class Engine:
     activation_bytes: int | None = None
     non_torch_bytes: int | None = None
     weights_bytes: int | None = None
+    cuda_graph_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _check_ranges(fleet: Fleet, where: str) -> None:
     if fleet.planning.headroom_ratio < 0 or fleet.planning.spare_replicas < 0:
         raise ConfigError(f"{where}: [planning] headroom_ratio and spare_replicas must not be negative")
     if fleet.privacy.identifiers not in ("hashed", "plain"):
-        raise ConfigError(f"{where}: [privacy] identifiers must be \"hashed\" or \"plain\"")
+        raise ConfigError(f'{where}: [privacy] identifiers must be "hashed" or "plain"')
 
 
 def _positive(at: str, **values: float) -> None:

@@ -42,6 +42,17 @@ def feed_forward_parts(config: Config, family: str, kind: str, index: int) -> tu
     return parts + (_sparse(config, family, hidden, matrices, experts) if is_sparse else ())
 
 
+def inner_sizes(config: Config, family: str) -> tuple[int, int, int]:
+    """Inner sizes of the widest dense or shared layer and of one routed expert, and the experts a token takes."""
+    experts = whole(config, *_EXPERTS) or 0
+    if not experts:
+        return _dense_inner(config), 0, 0
+    inner = whole(config, "moe_intermediate_size", "expert_ffn_hidden_size") or needed(config, "intermediate_size")
+    has_dense = family in _BESIDE or not _is_sparse(config, 0)
+    dense = max(_shared_inner(config, family, inner), _dense_inner(config) if has_dense else 0)
+    return dense, inner, whole(config, *_TOP) or _TOP_BY_FAMILY.get(family) or needed(config, *_TOP)
+
+
 def _sparse(config: Config, family: str, hidden: int, matrices: int, experts: int) -> tuple[Part, ...]:
     inner = whole(config, "moe_intermediate_size", "expert_ffn_hidden_size") or needed(config, "intermediate_size")
     routed = Part(

@@ -39,9 +39,12 @@ class Weights:
 
 
 def weights(
-    config: Mapping[str, Any], where: str, *, tensor: int = 1, pipeline: int = 1, drafter_layers: int = 0
+    config: Mapping[str, Any], where: str, *, tensor: int = 1, pipeline: int = 1, data: int = 1, drafter_layers: int = 0
 ) -> Weights:
-    """Weight bytes of the model in a decoded config.json over `tensor` × `pipeline` GPUs, drafter layers included."""
+    """Weight bytes of the model in a decoded config.json over `tensor` × `pipeline` GPUs, drafter layers included.
+
+    Routed experts spread over `tensor` × `data` ranks, with expert parallelism or without (vLLM fused_moe config.py).
+    """
     read = read_config(config, where)
     counted, scheme = parameters(config, where), quantization(read.quantization, where)
     stored = () if counted.is_tied else (counted.lm_head,)
@@ -54,7 +57,7 @@ def weights(
         embedding_bytes=round(_bytes(counted.embedding, scheme)),
         routed_expert_bytes=round(sum(_bytes(p, scheme) for p in everything if p.name == "routed_experts")),
         per_gpu_bytes=_fullest_stage_bytes(
-            read, counted, scheme, tensor=tensor, pipeline=pipeline, drafter_layers=drafter_layers
+            read, counted, scheme, ranks=(tensor, tensor * data), pipeline=pipeline, drafter_layers=drafter_layers
         ),
     )
 
@@ -68,15 +71,21 @@ def stage_layers(layers: int, stages: int) -> list[int]:
 
 
 def _fullest_stage_bytes(
-    config: Config, counted: Parameters, scheme: Quantization, *, tensor: int, pipeline: int, drafter_layers: int
+    config: Config,
+    counted: Parameters,
+    scheme: Quantization,
+    *,
+    ranks: tuple[int, int],
+    pipeline: int,
+    drafter_layers: int,
 ) -> int:
     tables = _rotary_bytes(config)
-    copies = latent_copy(config) * PLAIN_BYTES / tensor
-    layer_bytes = [_rank_bytes(layer, scheme, tensor) + copies for layer in counted.layers]
+    copies = latent_copy(config) * PLAIN_BYTES / ranks[0]
+    layer_bytes = [_rank_bytes(layer, scheme, ranks) + copies for layer in counted.layers]
     head = () if counted.is_tied and pipeline == 1 else (counted.lm_head,)
-    ends = {0: _rank_bytes((counted.embedding, *counted.outside[1:]), scheme, tensor)}
-    ends[pipeline - 1] = ends.get(pipeline - 1, 0.0) + _rank_bytes((*head, *counted.outside[:1]), scheme, tensor)
-    ends[pipeline - 1] += drafter_layers * _rank_bytes(counted.drafter_layer, scheme, tensor)
+    ends = {0: _rank_bytes((counted.embedding, *counted.outside[1:]), scheme, ranks)}
+    ends[pipeline - 1] = ends.get(pipeline - 1, 0.0) + _rank_bytes((*head, *counted.outside[:1]), scheme, ranks)
+    ends[pipeline - 1] += drafter_layers * _rank_bytes(counted.drafter_layer, scheme, ranks)
     start, stages = 0, []
     for stage, size in enumerate(stage_layers(len(layer_bytes), pipeline)):
         stages.append(sum(layer_bytes[start : start + size]) + ends.get(stage, 0.0) + tables)
@@ -84,8 +93,10 @@ def _fullest_stage_bytes(
     return round(max(stages))
 
 
-def _rank_bytes(parts: Iterable[Part], scheme: Quantization, tensor: int) -> float:
-    return sum(_bytes(part, scheme) / min(tensor, part.split) for part in parts)
+def _rank_bytes(parts: Iterable[Part], scheme: Quantization, ranks: tuple[int, int]) -> float:
+    """Bytes of `parts` on one rank; `ranks` are those that dense parts and routed experts spread over."""
+    tensor, experts = ranks
+    return sum(_bytes(p, scheme) / min(experts if p.name == "routed_experts" else tensor, p.split) for p in parts)
 
 
 def _bytes(part: Part, scheme: Quantization) -> float:
