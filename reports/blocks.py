@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 CHART_ROWS = 5000
 """Most rows one chart may hold; beyond that the marts must aggregate further."""
@@ -58,7 +60,7 @@ class Chart:
 
 
 def table(
-    title: str, frame: pl.DataFrame, columns: Sequence[Column], source: str, note: str = "", empty: str = ""
+    title: str, frame: pl.DataFrame, columns: Sequence[Column], source: str, *, note: str = "", empty: str = ""
 ) -> Table:
     """The printed table of `frame`: one row each, one text per column."""
     rows = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from reports import tables
 from reports.blocks import Chart, Table, text
@@ -12,19 +12,29 @@ from reports.charts.histogram import length_chart, wait_chart
 from reports.charts.kv_time import deployment_chart, tenant_chart
 from reports.charts.latency import latency_chart
 from reports.charts.residency import residency_chart
-from reports.marts import Marts, only
+from reports.marts import Marts, only, rows
 from reports.page import Chapter, Section
-from reports.printed import shortened
+from reports.printed import sentence, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TRAFFIC = ("mart_decision", "mart_arrivals", "mart_lengths", "mart_latency")
+"""Tables that have rows of every deployment with requests."""
 
 
 def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter:
     """Everything about one deployment: KV, lengths, arrivals, waits, latency, batch."""
     chart_id = f"deployment-{number}"
+    has_rows = any(rows(marts, name, deployment_id=deployment_id).height for name in TRAFFIC)
+    lead = only(marts, "mart_decision", deployment_id=deployment_id)["binding_text"]
+    if not has_rows:
+        return Chapter(chart_id, deployment_id, shortened(deployment_id), "No traffic this week.", ())
     return Chapter(
         anchor=chart_id,
         name=deployment_id,
         short_name=shortened(deployment_id),
-        lead=text(only(marts, "mart_decision", deployment_id=deployment_id)["binding_text"]),
+        lead=sentence(text(lead)),
         sections=(
             _kv(marts, deployment_id, chart_id),
             Section(

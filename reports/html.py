@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import orjson
 from markupsafe import Markup
 
 from reports.blocks import Chart, chart_document
-from reports.page import Page
+from reports.printed import week_days
 from reports.theme import DARK, FONT, LIGHT, css_variables, vega_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from reports.page import Page
 
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -24,7 +29,8 @@ def html(page: Page, bundle: str) -> str:
     The content policy allows exactly two scripts, by their SHA-256: data can never run, nothing can be fetched.
     """
     script = _file("page.js")
-    return _environment().get_template("page.html").render(
+    template = _environment().get_template("page.html")
+    return template.render(
         page=page,
         policy=_policy(bundle, script),
         style=Markup(_variables() + _file("page.css")),  # noqa: S704 - our own file
@@ -35,10 +41,11 @@ def html(page: Page, bundle: str) -> str:
     )
 
 
-def index_html(weeks: list[tuple[str, str, str]]) -> str:
-    """A page that lists past reviews: (week, days, relative address of its report), newest first."""
+def index_html(weeks: Sequence[str], decided: Mapping[str, str]) -> str:
+    """A page that lists the reviews of `weeks`, newest first, each with its decision where one is known."""
+    listed = [(week, week_days(week), f"week={week}/review.html", decided.get(week, "")) for week in weeks]
     style = Markup(_variables() + _file("page.css"))  # noqa: S704 - our own file
-    return _environment().get_template("index.html").render(weeks=weeks, style=style, policy=_policy())
+    return _environment().get_template("index.html").render(weeks=listed, style=style, policy=_policy())
 
 
 def _embedded_chart(chart: Chart) -> Markup:

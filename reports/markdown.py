@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from reports.blocks import Table
-from reports.page import Page, Verdict
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reports.blocks import Table
+    from reports.page import Page, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 _BLANKS = re.compile(r"\s+")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from reports.blocks import Chart, Table
+if TYPE_CHECKING:
+    from reports.blocks import Chart, Table
 
 
 @dataclass(frozen=True)

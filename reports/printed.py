@@ -18,7 +18,13 @@ MIB_BYTES = 2**20
 
 _BYTE_STEPS = ((GIB_BYTES / 10, GIB_BYTES, "GiB"), (0.0, MIB_BYTES, "MiB"))
 _SECOND_STEPS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 0.001, "ms"))
+_WINDOW_STEPS = ((3600.0, 3600.0, "h"), (60.0, 60.0, "min"), (0.0, 1.0, "s"))
 _COUNT_STEPS = ((999_500_000.0, 1e9, "G"), (999_500.0, 1e6, "M"), (9_999.5, 1e3, "k"), (0.0, 1.0, ""))
+
+_FIGURE_DIGITS = ((99.95, 0), (9.995, 1), (0.0995, 2), (0.0, 3))
+_PERCENT_DIGITS = ((0.0995, 0), (0.00995, 1), (0.0, 2))
+_PRICE_DIGITS = ((1000.0, 0), (0.0, 2))
+_COST_DIGITS = ((0.1, 2), (0.0, 4))
 
 
 def rounded(value: float, digits: int = 0) -> str:
@@ -34,8 +40,8 @@ def whole(value: float | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Three significant digits at most two decimals: 0.25, 3.14, 27.4, 1,204; "–" if unknown."""
-    return UNKNOWN if value is None else rounded(value, _digits(value))
+    """Three significant digits, at most three decimals: 0.25, 3.14, 27.4, 1,204; "–" if unknown."""
+    return UNKNOWN if value is None else rounded(value, _digits(value, _FIGURE_DIGITS))
 
 
 def compact(value: float | None) -> str:
@@ -82,7 +88,7 @@ def percent(ratio: float | None, digits: int | None = None) -> str:
     if ratio is None:
         return UNKNOWN
     if digits is None:
-        digits = 0 if ratio == 0 or abs(ratio) >= 0.0995 else 1 if abs(ratio) >= 0.00995 else 2
+        digits = _digits(ratio, _PERCENT_DIGITS)
     return f"{rounded(ratio * 100, digits)}{NBSP}%"
 
 
@@ -107,18 +113,18 @@ def window(value_s: float | None) -> str:
     """The length of a counting window, a whole number of its unit: "10 s", "5 min", "1 h"."""
     if value_s is None:
         return UNKNOWN
-    size, unit = (3600, "h") if value_s >= 3600 else (60, "min") if value_s >= 60 else (1, "s")
+    _from, size, unit = _step(value_s, _WINDOW_STEPS)
     return f"{figure(value_s / size).removesuffix('.00').removesuffix('.0')}{NBSP}{unit}"
 
 
 def usd_per_hour(value_usd: float | None) -> str:
     """USD per hour: "$38.40/h"; whole dollars from a thousand on."""
-    return UNKNOWN if value_usd is None else f"${rounded(value_usd, 0 if abs(value_usd) >= 1000 else 2)}/h"
+    return UNKNOWN if value_usd is None else f"${rounded(value_usd, _digits(value_usd, _PRICE_DIGITS))}/h"
 
 
 def usd(value_usd: float | None) -> str:
     """USD: "$0.82", four decimals below ten cents."""
-    return UNKNOWN if value_usd is None else f"${rounded(value_usd, 2 if abs(value_usd) >= 0.1 else 4)}"
+    return UNKNOWN if value_usd is None else f"${rounded(value_usd, _digits(value_usd, _COST_DIGITS))}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -142,8 +148,13 @@ def week_days(week: str) -> str:
 
 
 def yes_no(flag: bool | None) -> str:
-    """ "yes", "no", or "–" if unknown."""
+    """A flag as "yes" or "no"; "–" if unknown."""
     return UNKNOWN if flag is None else "yes" if flag else "no"
+
+
+def sentence(words: str) -> str:
+    """`words` with a capital first letter."""
+    return words[:1].upper() + words[1:]
 
 
 def shortened(name: str, length: int = 40) -> str:
@@ -154,9 +165,9 @@ def shortened(name: str, length: int = 40) -> str:
     return f"{name[:head]}…{name[len(name) - (length - 1 - head) :]}"
 
 
-def _digits(value: float) -> int:
-    size = abs(value)
-    return 0 if value == 0 or size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
+def _digits(value: float, steps: tuple[tuple[float, int], ...]) -> int:
+    """Decimals for `value` by the first step it reaches; none for zero."""
+    return next(digits for least, digits in steps if abs(value) >= least) if value else 0
 
 
 def _step(value: float, steps: tuple[tuple[float, float, str], ...]) -> tuple[float, float, str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from reports.blocks import text
 from reports.chapters import deployment_chapter, fleet_chapter, sources_chapter
-from reports.marts import Marts, only, rows
+from reports.marts import ALL, Marts, only, rows
 from reports.page import Page
-from reports.printed import compact, percent, week_days
+from reports.printed import compact, percent, sentence, shortened, week_days
 from reports.tables import decisions
 from reports.verdicts import headline, verdicts
-from reports.words import about_word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def review_page(marts: Marts, week: str, versions: Mapping[str, str], commands: Sequence[str]) -> Page:
@@ -43,10 +45,17 @@ def coverage(marts: Marts) -> str:
 
 
 def warning_lines(marts: Marts) -> tuple[str, ...]:
-    """The week's warnings, each with the deployment it is about; those about the whole fleet first."""
-    frame = rows(marts, "mart_warnings").sort("deployment_id", "code")
-    return tuple(
-        f"{about_word(row['deployment_id'])}: {row['text']}" if about_word(row["deployment_id"]) != "whole fleet"
-        else str(row["text"])
-        for row in frame.iter_rows(named=True)
-    )  # fmt: skip
+    """The week's warnings, each once with the deployments it is about; those about the whole fleet first."""
+    about: dict[str, list[str]] = {}
+    for row in rows(marts, "mart_warnings").sort("deployment_id", "code").iter_rows(named=True):
+        about.setdefault(str(row["text"]), []).append(str(row["deployment_id"]))
+    lines = [(_names(names), words) for words, names in about.items()]
+    return tuple(f"{names}: {words}" if names else sentence(words) for names, words in sorted(lines, key=_fleet_first))
+
+
+def _fleet_first(line: tuple[str, str]) -> bool:
+    return line[0] != ""
+
+
+def _names(deployments: Sequence[str]) -> str:
+    return "" if ALL in deployments else ", ".join(shortened(name) for name in deployments)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
+import orjson
 
 from reports.marts import ALL, Marts, only, rows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_ROWS = 10_000
 """A table with more rows is only counted; the warehouse has them."""
@@ -33,6 +36,11 @@ def summary(tables: Marts, week: str, report: str) -> dict[str, Any]:
         "tables": {name: _table(frame) for name, frame in sorted(tables.items())},
         "report": report,
     }
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """`document` as indented JSON with a newline at its end."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def plain(value: Any) -> Any:

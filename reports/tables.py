@@ -31,6 +31,8 @@ MOST_ROWS = 200
 
 HASH_DIGITS = 12
 
+MEASURE_ORDER = {"queue": 0, "ttft": 1, "tpot": 2, "e2e": 3}
+
 
 def lengths(marts: Marts, deployment_id: str) -> Table:
     """Prompt and output lengths of a deployment and of each model it serves, in tokens."""
@@ -176,7 +178,8 @@ def sessions(marts: Marts, deployment_id: str) -> Table:
 def latency(marts: Marts, deployment_id: str) -> Table:
     """Latency quantiles of successful requests, and the p95 with failures as misses."""
     frame = rows(marts, "mart_latency", deployment_id=deployment_id)
-    return table("Latency", frame.sort("source", "measure"), [
+    order = pl.col("measure").replace_strict(MEASURE_ORDER, default=len(MEASURE_ORDER))
+    return table("Latency", frame.sort(pl.col("source"), order), [
         Column("measure", "Measure", measure_word, is_text=True),
         Column("source", "From", text, is_text=True),
         Column("latency_p50_s", "p50", seconds),

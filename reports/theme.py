@@ -1,9 +1,11 @@
-"""One look for all charts: colours by role, type, axes. Colours are CSS variables so that light, dark and print differ."""
+"""One look for all charts: colours by role (CSS variables, so that light, dark and print differ), type and axes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LIGHT: Mapping[str, str] = {
     "paper": "#ffffff",

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from reports.blocks import text
 from reports.charts.decision import decision_chart
-from reports.marts import ALL, Marts, only, rows
+from reports.marts import Marts, only, rows
 from reports.page import Headline, Verdict
-from reports.printed import UNKNOWN, gib, interval, percent, shortened, usd, usd_per_hour, whole, yes_no
+from reports.printed import UNKNOWN, gib, interval, percent, sentence, shortened, usd, usd_per_hour, whole, yes_no
 from reports.words import demand_word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
 
 ADD, RELEASE, KEEP = "add", "release", "keep"
 ROLES = {ADD: "add", RELEASE: "release", KEEP: "need"}
 MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
+NO_TRAFFIC = "no traffic this week"
 
 
 def verdicts(marts: Marts) -> tuple[Verdict, ...]:
     """One verdict a deployment, those that need GPUs first."""
-    frame = rows(marts, "mart_decision").filter(pl.col("deployment_id") != ALL)
-    if frame.is_empty():
-        return ()
-    most = max(
-        (frame[name].max() for name in ("needed_gpus", "now_gpus", "high_gpus") if frame[name].max() is not None),
-        default=1,
-    )
+    frame = rows(marts, "mart_decision")
+    idle = _without_traffic(marts, frame)
+    counts = [frame[name].max() for name in ("needed_gpus", "now_gpus", "high_gpus")]
+    most = max((int(str(count)) for count in counts if count is not None), default=1)
+    decided = sorted([*frame.iter_rows(named=True), *idle], key=_urgency)
     return tuple(
-        _verdict(decision, only(marts, "dim_deployments", deployment_id=decision["deployment_id"]), int(str(most)), n)
-        for n, decision in enumerate(sorted(frame.iter_rows(named=True), key=_urgency))
+        _verdict(decision, only(marts, "dim_deployments", deployment_id=decision["deployment_id"]), most, number)
+        for number, decision in enumerate(decided)
     )
 
 
@@ -49,6 +50,16 @@ def headline(found: Sequence[Verdict]) -> tuple[Headline, ...]:
     return parts if len(named) == len(found) else (*parts, Headline("The others are below."))
 
 
+def _without_traffic(marts: Marts, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Decision rows, all but the name unknown, of deployments that the week's plan says nothing about."""
+    unknown = dict.fromkeys(frame.columns)
+    return [
+        unknown | {"deployment_id": name, "action_text": NO_TRAFFIC}
+        for name in rows(marts, "dim_deployments")["deployment_id"]
+        if name not in set(frame["deployment_id"])
+    ]
+
+
 def _urgency(decision: Mapping[str, Any]) -> tuple[bool, int, int, str]:
     """Order of verdicts: with traffic first, then what lacks most GPUs, what could release most, what may stay."""
     short = int(decision["short_gpus"] or 0)
@@ -60,6 +71,7 @@ def _urgency(decision: Mapping[str, Any]) -> tuple[bool, int, int, str]:
 def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gpus: int, number: int) -> Verdict:
     kind = _kind(decision["action_text"])
     name = str(decision["deployment_id"])
+    has_counts = decision["now_gpus"] is not None
     return Verdict(
         name=name,
         short_name=shortened(name, NAME_LENGTH),
@@ -67,11 +79,11 @@ def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gp
         kind=kind,
         action=text(decision["action_text"]),
         needed=whole(decision["needed_gpus"]),
-        interval=interval(decision["low_gpus"], decision["high_gpus"]),
+        interval="" if decision["needed_gpus"] is None else interval(decision["low_gpus"], decision["high_gpus"]),
         now=whole(decision["now_gpus"]),
         facts=_facts(decision),
         reasons=_reasons(decision),
-        chart=decision_chart(decision, most_gpus, f"decision-{number}", ROLES[kind]),
+        chart=decision_chart(decision, most_gpus, f"decision-{number}", ROLES[kind]) if has_counts else None,
     )
 
 
@@ -89,7 +101,7 @@ def _what(deployment: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    left = f"{percent(decision['headroom_factor'])} ({percent(decision['headroom_ratio'])} asked for)"
+    left = f"{percent(decision['headroom_factor'])} (asked {percent(decision['headroom_ratio'])})"
     cost = f"{usd_per_hour(decision['now_cost_usd_per_hour'])} → {usd_per_hour(decision['cost_usd_per_hour'])}"
     peak = f"{gib(decision['residency_peak_bytes'])} of {gib(decision['now_capacity_bytes'])}"
     facts = (
@@ -106,7 +118,7 @@ def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _reasons(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     reasons = (
         ("Why", decision["binding_text"]),
-        (f"Since {decision['previous_week'] or 'last week'}", decision["change_text"]),
+        ("Changed", decision["change_text"]),
         ("How sure", decision["confidence_text"]),
     )
-    return tuple((label, str(words)) for label, words in reasons if words)
+    return tuple((label, sentence(str(words))) for label, words in reasons if words)

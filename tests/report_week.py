@@ -23,6 +23,8 @@ LONG = "tenant-" + "x" * 193
 RIGHT_TO_LEFT = "مستأجر الخدمة"
 EXPRESSION = "'];datum.x=window.top//{{7*7}}"
 
+LATENCIES = (("queue", 0.004, None), ("ttft", 0.41, 2.0), ("tpot", 0.029, 0.05), ("e2e", 9.4, None))
+
 _TYPES = {
     "varchar": pl.String, "bigint": pl.Int64, "integer": pl.Int32, "double": pl.Float64, "boolean": pl.Boolean,
     "timestamp": pl.Datetime("us"), "date": pl.Date,
@@ -96,8 +98,6 @@ def full_week(seed: int = 7, windows: int = 2016) -> dict[str, pl.DataFrame]:
         decision("coding-agent", 22, 16, "add 6 GPUs"),
         decision(HOSTILE, 8, 8, "keep", low_gpus=None, high_gpus=None, binding_demand="compute",
                  cost_usd_per_hour=None, now_cost_usd_per_hour=None, previous_week=None, change_text=None),
-        {"deployment_id": "idle", "run_id": RUN_ID, "now_gpus": 4, "now_replicas": 2, "action_text": "keep",
-         "confidence_text": "No traffic this week.", "provenance": "measured"},
     ])  # fmt: skip
     tables["dim_deployments"] = frame("dim_deployments", [
         {"deployment_id": name, "model_id": "Qwen/Qwen3-32B", "gpu_id": "H100-SXM-80GB", "gpus_per_replica_gpus": 2}
@@ -175,11 +175,11 @@ def _traffic(names: list[str], random_: random.Random) -> dict[str, pl.DataFrame
                 "tool_wait_share_ratio": 0.4 if kind == "tool" else None, "p50_change_factor": 0.02,
             })  # fmt: skip
             wait_bins += [
-                {"deployment_id": name, "kind": kind, "bin_low_s": 2.0**n, "bin_high_s": 2.0 ** (n + 1),
+                {"deployment_id": name, "kind": kind, "bin_low_s": float(2**n // 2), "bin_high_s": 2.0**n,
                  "waits_requests": 900, "share_ratio": math.exp(-((n - (2 if kind == "tool" else 6)) ** 2) / 6) / 5}
-                for n in range(-6, 12)
+                for n in range(13)
             ]  # fmt: skip
-        for measure, p50, slo in (("queue", 0.004, None), ("ttft", 0.41, 2.0), ("tpot", 0.029, 0.05), ("e2e", 9.4, None)):
+        for measure, p50, slo in LATENCIES:
             latency.append({
                 "deployment_id": name, "measure": measure, "source": "logged", "latency_p50_s": p50,
                 "latency_p90_s": p50 * 2.1, "latency_p95_s": p50 * 2.9, "latency_p99_s": p50 * 6,
@@ -188,14 +188,16 @@ def _traffic(names: list[str], random_: random.Random) -> dict[str, pl.DataFrame
                 "failed_requests": 1811, "p95_change_factor": 0.22,
             })  # fmt: skip
         curve += [
-            {"deployment_id": name, "batch_requests": 2**n, "throughput_tokens_per_s": 4000 * (1 - math.exp(-(2**n) / 90)),
+            {"deployment_id": name, "batch_requests": 2**n,
+             "throughput_tokens_per_s": 4000 * (1 - math.exp(-(2**n) / 90)),
              "tpot_s": 0.011 + 0.00021 * 2**n, "ttft_s": 0.3, "is_kv_ok": n < 8, "is_slo_ok": n < 8,
              "is_turning_point": n == 6, "is_recommended": n == 7, "is_today": n == 8, "slo_s": 0.05,
              "provenance": "assumed"}
             for n in range(10)
         ]  # fmt: skip
         arrivals += [
-            {"deployment_id": name, "window_s": window_s, "requests": 211_204, "arrivals_mean_requests": 0.349 * window_s,
+            {"deployment_id": name, "window_s": window_s, "requests": 211_204,
+             "arrivals_mean_requests": 0.349 * window_s,
              "arrivals_peak_requests": 6 + 2 * window_s, "arrivals_peak_requests_per_s": (6 + 2 * window_s) / window_s,
              "peak_at": MONDAY + timedelta(days=2, hours=9, minutes=30), "peak_to_mean_factor": 5.5,
              "dispersion_factor": 3.21, "gap_cv_factor": 1.44, "is_trusted": window_s > 3, "arrival_step_s": 3.0,
@@ -203,7 +205,8 @@ def _traffic(names: list[str], random_: random.Random) -> dict[str, pl.DataFrame
             for window_s in (1, 10, 60, 300, 3600)
         ]  # fmt: skip
         hours += [
-            {"deployment_id": name, "hour_of_week": h, "requests": round(1250 * _day(h * 12)), "previous_requests": 1000}
+            {"deployment_id": name, "hour_of_week": h, "requests": round(1250 * _day(h * 12)),
+             "previous_requests": 1000}
             for h in range(168)
         ]  # fmt: skip
     made = {

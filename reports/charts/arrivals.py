@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import altair as alt
-import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, spec, time_axis
+from reports.charts.grammar import amount_axis, base, layered, spec, time_axis
 from reports.marts import Marts, rows
 from reports.theme import colour
 
@@ -38,7 +37,7 @@ def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         note="Means of five minutes.",
         alt=f"{deployment_id}: arrivals in requests per second over the week",
         source="mart_arrival_windows",
-        spec=spec(alt.layer(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), 170),
+        spec=spec(layered(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), 170),
         rows=data,
         headings={"at": "Five minutes from (UTC)", "rate": "Arrivals (requests/s)",
                   "flight": "In flight (requests)", "requests": "Arrivals (requests)"},
@@ -59,13 +58,14 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
         .title(None)
     )  # fmt: skip
     week = alt.Color("week", type="nominal").scale(domain=[THIS, LAST], range=[colour("decode"), colour("before")])
+    week = week.legend(symbolType="stroke").title(None)
     line = (
         base()
         .transform_calculate(**{THIS: "datum.requests", LAST: "datum.previous"})
         .transform_fold([LAST, THIS], as_=["week", "count"])
         .transform_filter("datum.count !== null")
         .mark_line(strokeWidth=1.3, interpolate="step-after")
-        .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week.legend(symbolType="stroke").title(None))
+        .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week)
     )
     reading = base().mark_rule(opacity=0, strokeWidth=5).encode(
         x=hours,
@@ -77,7 +77,7 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
         note="Requests in each hour of the week.",
         alt=f"{deployment_id}: requests in each hour of the week, this week over the one before",
         source="mart_hours",
-        spec=spec(alt.layer(line, reading), 150),
+        spec=spec(layered(line, reading), 150),
         rows=data,
         headings={"hour_of_week": "Hour of the week (0 is Monday 00:00)", "requests": "This week (requests)",
                   "previous": "Week before (requests)"},

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AnyChart, amount_axis, base, spec
+from reports.charts.grammar import AnyChart, amount_axis, base, layered, spec
 from reports.marts import Marts, rows
 from reports.printed import ms_column
 from reports.theme import colour
@@ -43,7 +43,7 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
               "Beyond the KV limit (grey) the batch does not fit the cache at the observed lengths.",
               _curve("throughput", "tokens/s")),
         chart("tpot", "Time per output token, by batch", "Red: the objective for the p95.",
-              alt.layer(_curve("tpot", "ms per token"), limit)),
+              layered(_curve("tpot", "ms per token"), limit)),
     )  # fmt: skip
 
 
@@ -83,4 +83,4 @@ def _curve(field: str, unit: str) -> alt.LayerChart:
         x=_batch_axis(), y=amount
     )  # fmt: skip
     label = special.mark_text(align="right", dx=-10, dy=-6).encode(x=_batch_axis(), y=amount, text="named:N")
-    return alt.layer(line, dots, ring, label)
+    return layered(line, dots, ring, label)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import base, spec
+from reports.charts.grammar import base, layered, spec
 from reports.printed import interval, whole
 from reports.theme import colour
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 COLUMNS = ("now_gpus", "needed_gpus", "low_gpus", "high_gpus")
 
@@ -45,5 +47,5 @@ def _layers(most_gpus: int, role: str) -> alt.LayerChart:
     now = base().mark_bar(height=16, color=colour("before"), opacity=0.55).encode(x=ticks)
     ends = base().mark_rule(strokeWidth=3, color=colour(role)).encode(x=alt.X("low_gpus:Q"), x2="high_gpus")
     need = base().mark_tick(thickness=4, height=28, color=colour(role)).encode(x=over)
-    return alt.layer(now, ends.transform_filter("datum.high_gpus !== null"), need.transform_filter(
+    return layered(now, ends.transform_filter("datum.high_gpus !== null"), need.transform_filter(
         "datum.needed_gpus !== null"))  # fmt: skip

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import altair as alt
-import polars as pl
 
 from reports.theme import PHASE_LABELS, PHASES, colour
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
 
 AnyChart = alt.Chart | alt.LayerChart
 
@@ -43,6 +46,11 @@ def base() -> alt.Chart:
     return alt.Chart(alt.NamedData("rows"))
 
 
+def layered(*charts: AnyChart) -> alt.LayerChart:
+    """`charts` drawn over each other, the last on top."""
+    return cast("alt.LayerChart", alt.layer(*charts))
+
+
 def spec(chart: AnyChart, height: int) -> dict[str, Any]:
     """`chart` as Vega-Lite JSON, as wide as its place and `height` px high; the page holds schema and config."""
     document: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
@@ -54,7 +62,7 @@ def spec(chart: AnyChart, height: int) -> dict[str, Any]:
 
 def time_axis(rows: pl.DataFrame) -> alt.X:
     """The horizontal axis of the moments in column `at` of `rows`, in UTC: a tick a day, or hours on a short span."""
-    is_long = bool((rows["at"].max() - rows["at"].min() > DAYS_SHOWN))  # type: ignore[operator]
+    is_long = bool((rows["at"].max() - rows["at"].min()) > DAYS_SHOWN)  # type: ignore[operator]
     ticks: Any = {"interval": "day", "step": 1} if is_long else 8
     return alt.X("at", type="temporal").scale(type="utc").axis(labelExpr=_TIME_LABEL, tickCount=ticks).title(None)
 
@@ -84,5 +92,5 @@ def phase_colour(field: str = "phase") -> alt.Color:
 
 _TIME_LABEL = (
     "utchours(datum.value) == 0 && utcminutes(datum.value) == 0 "
-    "? utcFormat(datum.value, '%a %-d %b') : utcFormat(datum.value, '%H:%M')"
+    "? utcFormat(datum.value, '%a %-d') : utcFormat(datum.value, '%H:%M')"
 )

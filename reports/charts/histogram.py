@@ -6,15 +6,15 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import TOKENS_LABEL, base, seconds_axis, spec
+from reports.charts.grammar import TOKENS_LABEL, base, layered, seconds_axis, spec
 from reports.marts import Marts, rows
 from reports.theme import colour
 
 THIS, LAST = "this week", "week before"
 LEAST_TOKENS = 0.5
 """Where the bin of empty prompts starts on a log axis."""
-LEAST_S = 1 / 1024
-"""Where the bin of gaps of no time starts on a log axis."""
+LEAST_S = 0.5
+"""Where the bin of gaps under a second starts on a log axis."""
 HEIGHT_PX = 150
 
 
@@ -25,7 +25,7 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         return None
     data = frame.sort("bin_low_tokens").select(
         pl.max_horizontal(pl.col("bin_low_tokens"), pl.lit(LEAST_TOKENS)).alias("low"),
-        pl.max_horizontal(pl.col("bin_high_tokens"), pl.lit(1)).alias("high"),
+        pl.col("bin_high_tokens").alias("high"),
         pl.col("share_ratio").alias("share"),
         pl.col("previous_share_ratio").alias("previous"),
         "requests",
@@ -42,7 +42,7 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
     ]
     bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
     before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
-    layers = alt.layer(
+    layers = layered(
         bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown),
         before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
     )
@@ -70,7 +70,7 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
     data = frame.sort("kind", "bin_low_s").select(
         pl.col("kind").replace({"tool": "tool wait", "user": "user think time"}),
         pl.max_horizontal(pl.col("bin_low_s"), pl.lit(LEAST_S)).alias("low"),
-        pl.max_horizontal(pl.col("bin_high_s"), pl.lit(2 * LEAST_S)).alias("high"),
+        pl.col("bin_high_s").alias("high"),
         pl.col("share_ratio").alias("share"),
         pl.col("waits_requests").alias("gaps"),
     )

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AMOUNT_LABEL, base, phase_colour, spec
+from reports.charts.grammar import AMOUNT_LABEL, AnyChart, base, phase_colour, spec
 from reports.marts import ALL, Marts, rows
 from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
@@ -68,10 +68,10 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
     )
 
 
-def _stack() -> alt.Chart:
+def _stack() -> AnyChart:
     labels = [PHASE_LABELS[phase] for phase in PHASES]
     amount = alt.X("gib_s", type="quantitative").stack("zero").axis(labelExpr=AMOUNT_LABEL, tickCount=5, grid=True)
-    return (
+    bars: AnyChart = (
         base()
         .transform_calculate(rank=f"indexof({labels}, datum.phase)")
         .mark_bar(height=BAR_PX - 8)
@@ -88,3 +88,4 @@ def _stack() -> alt.Chart:
             ],
         )
     )
+    return bars

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import base, seconds_axis, spec
+from reports.charts.grammar import base, layered, seconds_axis, spec
 from reports.marts import Marts, rows
 from reports.theme import colour
 
@@ -53,7 +53,8 @@ def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | No
 def _layers() -> alt.LayerChart:
     line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
     shown = [alt.Tooltip("line:N", title=" ")] + [
-        alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g") for name, label in QUANTILES.items()
+        alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g")
+        for name, label in QUANTILES.items()
     ]
     span = base().mark_rule(strokeWidth=2, color=colour("before")).encode(
         x=seconds_axis("latency_p50_s", "time, log axis"), x2="latency_p99_s", y=line, tooltip=shown
@@ -70,4 +71,4 @@ def _layers() -> alt.LayerChart:
     objective = base().transform_filter("datum.slo_s > 0").mark_tick(
         thickness=3, height=26, color=colour("limit")
     ).encode(x=seconds_axis("slo_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
-    return alt.layer(span, *dots, ring, objective)
+    return layered(span, *dots, ring, objective)

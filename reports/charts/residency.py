@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, phase_colour, spec, time_axis
+from reports.charts.grammar import AnyChart, amount_axis, base, layered, phase_colour, spec, time_axis
 from reports.marts import ALL, Marts, only, rows
 from reports.printed import gib, gib_column
 from reports.theme import PHASE_LABELS, PHASES, colour
@@ -69,7 +71,7 @@ def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
 
 
 def _layers(data: pl.DataFrame) -> alt.LayerChart:
-    fields = [PHASE_LABELS[phase] for phase in PHASES]
+    fields: list[Any] = [PHASE_LABELS[phase] for phase in PHASES]
     at = time_axis(data)
     amount = amount_axis("gib", "GiB").stack("zero")
     order = alt.Order("rank", type="ordinal")
@@ -84,13 +86,14 @@ def _layers(data: pl.DataFrame) -> alt.LayerChart:
     limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
         x=at, y=alt.Y("capacity:Q")
     )  # fmt: skip
-    return alt.layer(held, promised, limit, _reading(fields, at))
+    return layered(held, promised, limit, _reading(fields, at))
 
 
-def _reading(fields: list[str], at: alt.X) -> alt.Chart:
+def _reading(fields: list[Any], at: alt.X) -> AnyChart:
     """Invisible rules, one a window, that show the values under the pointer."""
     shown = [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M")]
     shown += [alt.Tooltip(field, type="quantitative", title=f"{field} (GiB)", format=",.1f") for field in fields]
     shown += [alt.Tooltip("promised:Q", title="at SLO pace (GiB)", format=",.1f")]
     shown += [alt.Tooltip("capacity:Q", title="capacity (GiB)", format=",.1f")]
-    return base().mark_rule(opacity=0, strokeWidth=2).encode(x=at, tooltip=shown)
+    reading: AnyChart = base().mark_rule(opacity=0, strokeWidth=2).encode(x=at, tooltip=shown)
+    return reading
