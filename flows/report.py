@@ -1,4 +1,4 @@
-"""The report of a week: the published warehouse's marts as one HTML file, Markdown and JSON, each put in place whole."""
+"""The report of a week: the published marts as HTML, Markdown and JSON, each file put in place whole."""
 
 from __future__ import annotations
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, layered, spec, time_axis
+from reports.charts.grammar import amount_axis, base, is_long, layered, spec, time_axis
 from reports.marts import Marts, rows
 from reports.theme import colour
 
 THIS, LAST = "this week", "week before"
+HEIGHT_PX = 150
 
 
 def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
@@ -21,23 +25,13 @@ def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         at="window_started_at", rate="arrivals_requests_per_s", flight="concurrency_mean_requests",
         requests="requests",
     )  # fmt: skip
-    at = time_axis(data)
-    line = base().mark_line(strokeWidth=1.2, color=colour("decode"), interpolate="step-after")
-    reading = base().mark_rule(opacity=0, strokeWidth=2).encode(
-        x=at,
-        tooltip=[
-            alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"),
-            alt.Tooltip("rate:Q", title="requests/s", format=",.3~f"),
-            alt.Tooltip("flight:Q", title="in flight", format=",.1f"),
-        ],
-    )  # fmt: skip
     return Chart(
         chart_id=chart_id,
         title="How fast requests arrive over the week",
         note="Means of five minutes.",
         alt=f"{deployment_id}: arrivals in requests per second over the week",
         source="mart_arrival_windows",
-        spec=spec(layered(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), 170),
+        spec=_rate_spec(has_days=is_long(data)),
         rows=data,
         headings={"at": "Five minutes from (UTC)", "rate": "Arrivals (requests/s)",
                   "flight": "In flight (requests)", "requests": "Arrivals (requests)"},
@@ -50,6 +44,36 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
     if frame.is_empty():
         return None
     data = frame.select("hour_of_week", "requests", previous="previous_requests")
+    return Chart(
+        chart_id=chart_id,
+        title="The week's rhythm, over the week before",
+        note="Requests in each hour of the week.",
+        alt=f"{deployment_id}: requests in each hour of the week, this week over the one before",
+        source="mart_hours",
+        spec=_rhythm_spec(),
+        rows=data,
+        headings={"hour_of_week": "Hour of the week (0 is Monday 00:00)", "requests": "This week (requests)",
+                  "previous": "Week before (requests)"},
+    )  # fmt: skip
+
+
+@cache
+def _rate_spec(*, has_days: bool) -> dict[str, Any]:
+    at = time_axis(has_days=has_days)
+    line = base().mark_line(strokeWidth=1.2, color=colour("decode"), interpolate="step-after")
+    reading = base().mark_rule(opacity=0, strokeWidth=2).encode(
+        x=at,
+        tooltip=[
+            alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"),
+            alt.Tooltip("rate:Q", title="requests/s", format=",.3~f"),
+            alt.Tooltip("flight:Q", title="in flight", format=",.1f"),
+        ],
+    )  # fmt: skip
+    return spec(layered(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), HEIGHT_PX)
+
+
+@cache
+def _rhythm_spec() -> dict[str, Any]:
     hours = (
         alt.X("hour_of_week", type="quantitative")
         .scale(domain=[0, 168], nice=False)
@@ -67,18 +91,6 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
         .mark_line(strokeWidth=1.3, interpolate="step-after")
         .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week)
     )
-    reading = base().mark_rule(opacity=0, strokeWidth=5).encode(
-        x=hours,
-        tooltip=[alt.Tooltip("requests:Q", title=THIS, format=","), alt.Tooltip("previous:Q", title=LAST, format=",")],
-    )  # fmt: skip
-    return Chart(
-        chart_id=chart_id,
-        title="The week's rhythm, over the week before",
-        note="Requests in each hour of the week.",
-        alt=f"{deployment_id}: requests in each hour of the week, this week over the one before",
-        source="mart_hours",
-        spec=spec(layered(line, reading), 150),
-        rows=data,
-        headings={"hour_of_week": "Hour of the week (0 is Monday 00:00)", "requests": "This week (requests)",
-                  "previous": "Week before (requests)"},
-    )  # fmt: skip
+    shown = [alt.Tooltip("requests:Q", title=THIS, format=","), alt.Tooltip("previous:Q", title=LAST, format=",")]
+    reading = base().mark_rule(opacity=0, strokeWidth=5).encode(x=hours, tooltip=shown)
+    return spec(layered(line, reading), HEIGHT_PX)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AnyChart, amount_axis, base, layered, spec
+from reports.charts.grammar import amount_axis, base, layered, spec
 from reports.marts import Marts, rows
 from reports.printed import ms_column
 from reports.theme import colour
 
 MARKS = {"is_today": "today", "is_recommended": "recommended", "is_turning_point": "turning point"}
+UNITS = {"throughput": "tokens/s", "tpot": "ms per token"}
 HEIGHT_PX = 150
 HEADINGS = {
     "batch": "Batch (requests)",
@@ -31,19 +35,14 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
     data = _named(frame)
     source = f"mart_batch_curve, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}"
 
-    def chart(kind: str, title: str, note: str, layers: AnyChart) -> Chart:
+    def chart(field: str, title: str, note: str) -> Chart:
         words = f"{deployment_id}: {title[0].lower()}{title[1:]}"
-        return Chart(f"{chart_id}-{kind}", title, note, words, source, spec(layers, HEIGHT_PX), data, HEADINGS)
+        return Chart(f"{chart_id}-{field}", title, note, words, source, _spec(field), data, HEADINGS)
 
-    limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit")).encode(
-        x=_batch_axis(), y=alt.Y("slo:Q")
-    )  # fmt: skip
     return (
         chart("throughput", "Tokens per second of one replica, by batch",
-              "Beyond the KV limit (grey) the batch does not fit the cache at the observed lengths.",
-              _curve("throughput", "tokens/s")),
-        chart("tpot", "Time per output token, by batch", "Red: the objective for the p95.",
-              layered(_curve("tpot", "ms per token"), limit)),
+              "Beyond the KV limit (grey) the batch does not fit the cache at the observed lengths."),
+        chart("tpot", "Time per output token, by batch", "Red dashes: the objective for the p95."),
     )  # fmt: skip
 
 
@@ -65,8 +64,9 @@ def _batch_axis() -> alt.X:
     ).title("requests decoding at once in a replica")
 
 
-def _curve(field: str, unit: str) -> alt.LayerChart:
-    amount = amount_axis(field, unit, zero=True)
+@cache
+def _spec(field: str) -> dict[str, Any]:
+    amount = amount_axis(field, UNITS[field], zero=True)
     fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
         alt.Tooltip("batch:Q", format=","),
@@ -83,4 +83,7 @@ def _curve(field: str, unit: str) -> alt.LayerChart:
         x=_batch_axis(), y=amount
     )  # fmt: skip
     label = special.mark_text(align="right", dx=-10, dy=-6).encode(x=_batch_axis(), y=amount, text="named:N")
-    return layered(line, dots, ring, label)
+    limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit")).encode(
+        x=_batch_axis(), y=alt.Y("slo:Q")
+    )  # fmt: skip
+    return spec(layered(line, dots, ring, label, *([limit] if field == "tpot" else [])), HEIGHT_PX)

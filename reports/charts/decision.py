@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -15,6 +16,7 @@ from reports.theme import colour
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+HEIGHT_PX = 34
 COLUMNS = ("now_gpus", "needed_gpus", "low_gpus", "high_gpus")
 
 
@@ -29,7 +31,7 @@ def decision_chart(decision: Mapping[str, Any], most_gpus: int, chart_id: str, r
         alt=f"{decision['deployment_id']}: {whole(decision['needed_gpus'])} GPUs needed{ends and ', interval' + ends}, "
         f"{whole(decision['now_gpus'])} now",
         source="mart_decision",
-        spec=spec(_layers(most_gpus, role), height=34),
+        spec=_spec(most_gpus, role),
         rows=pl.DataFrame([{name: decision[name] for name in COLUMNS}], schema=dict.fromkeys(COLUMNS, pl.Int64)),
         headings={
             "now_gpus": "Now (GPUs)",
@@ -40,12 +42,13 @@ def decision_chart(decision: Mapping[str, Any], most_gpus: int, chart_id: str, r
     )
 
 
-def _layers(most_gpus: int, role: str) -> alt.LayerChart:
+@cache
+def _spec(most_gpus: int, role: str) -> dict[str, Any]:
     axis = alt.X("now_gpus", type="quantitative").scale(domain=[0, most_gpus], nice=True)
     ticks = axis.axis(tickCount=5, format="d", tickMinStep=1, grid=True).title("GPUs")
     over = alt.X("needed_gpus", type="quantitative")
     now = base().mark_bar(height=16, color=colour("before"), opacity=0.55).encode(x=ticks)
     ends = base().mark_rule(strokeWidth=3, color=colour(role)).encode(x=alt.X("low_gpus:Q"), x2="high_gpus")
     need = base().mark_tick(thickness=4, height=28, color=colour(role)).encode(x=over)
-    return layered(now, ends.transform_filter("datum.high_gpus !== null"), need.transform_filter(
-        "datum.needed_gpus !== null"))  # fmt: skip
+    known = ends.transform_filter("datum.high_gpus !== null"), need.transform_filter("datum.needed_gpus !== null")
+    return spec(layered(now, *known), HEIGHT_PX)

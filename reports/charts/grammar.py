@@ -60,10 +60,14 @@ def spec(chart: AnyChart, height: int) -> dict[str, Any]:
     return document
 
 
-def time_axis(rows: pl.DataFrame) -> alt.X:
-    """The horizontal axis of the moments in column `at` of `rows`, in UTC: a tick a day, or hours on a short span."""
-    is_long = bool((rows["at"].max() - rows["at"].min()) > DAYS_SHOWN)  # type: ignore[operator]
-    ticks: Any = {"interval": "day", "step": 1} if is_long else 8
+def is_long(rows: pl.DataFrame) -> bool:
+    """Whether the moments in column `at` span days rather than hours."""
+    return bool((rows["at"].max() - rows["at"].min()) > DAYS_SHOWN)  # type: ignore[operator]
+
+
+def time_axis(*, has_days: bool) -> alt.X:
+    """The horizontal axis of the moments in column `at`, in UTC: a tick a day, or hours on a short span."""
+    ticks: Any = {"interval": "day", "step": 1} if has_days else 8
     return alt.X("at", type="temporal").scale(type="utc").axis(labelExpr=_TIME_LABEL, tickCount=ticks).title(None)
 
 

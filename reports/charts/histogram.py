@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
 import polars as pl
 
@@ -31,21 +34,6 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         "requests",
         "previous_requests",
     )
-    ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
-    ends = ends.axis(labelExpr=TOKENS_LABEL, tickCount=8).title("tokens")
-    share = alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of requests")
-    shown = [
-        alt.Tooltip("low:Q", title="from (tokens)", format=","),
-        alt.Tooltip("high:Q", title="below (tokens)", format=","),
-        alt.Tooltip("share:Q", title=THIS, format=".1%"),
-        alt.Tooltip("previous:Q", title=LAST, format=".1%"),
-    ]
-    bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
-    before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
-    layers = layered(
-        bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown),
-        before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
-    )
     has_before = data["previous"].is_not_null().any()
     return Chart(
         chart_id=chart_id,
@@ -54,7 +42,7 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         + ("; black strokes are the week before." if has_before else "; there is no week before."),
         alt=f"{deployment_id}: share of requests by {measure} length in tokens, on a log axis",
         source="mart_length_histogram",
-        spec=spec(layers, HEIGHT_PX),
+        spec=_length_spec(),
         rows=data,
         headings={"low": "From (tokens)", "high": "Below (tokens)", "share": "This week (share)",
                   "previous": "Week before (share)", "requests": "This week (requests)",
@@ -74,6 +62,40 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
         pl.col("share_ratio").alias("share"),
         pl.col("waits_requests").alias("gaps"),
     )
+    return Chart(
+        chart_id=chart_id,
+        title="How long sessions wait for tools, and for their users",
+        note="Share of gaps in bins that double, each kind apart.",
+        alt=f"{deployment_id}: gaps between the turns of a session by length, tool waits and user think time",
+        source="mart_tool_wait_histogram",
+        spec=_wait_spec(),
+        rows=data,
+        headings={"kind": "Kind", "low": "From (s)", "high": "Below (s)", "share": "Share", "gaps": "Gaps"},
+    )
+
+
+@cache
+def _length_spec() -> dict[str, Any]:
+    ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
+    ends = ends.axis(labelExpr=TOKENS_LABEL, tickCount=8).title("tokens")
+    share = alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of requests")
+    shown = [
+        alt.Tooltip("low:Q", title="from (tokens)", format=","),
+        alt.Tooltip("high:Q", title="below (tokens)", format=","),
+        alt.Tooltip("share:Q", title=THIS, format=".1%"),
+        alt.Tooltip("previous:Q", title=LAST, format=".1%"),
+    ]
+    bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
+    before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
+    layers = layered(
+        bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown),
+        before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
+    )
+    return spec(layers, HEIGHT_PX)
+
+
+@cache
+def _wait_spec() -> dict[str, Any]:
     kinds = alt.Color("kind", type="nominal").scale(
         domain=["tool wait", "user think time"], range=[colour("wait"), colour("before")]
     )  # fmt: skip
@@ -91,13 +113,4 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
             alt.Tooltip("share:Q", format=".1%"),
         ],
     )  # fmt: skip
-    return Chart(
-        chart_id=chart_id,
-        title="How long sessions wait for tools, and for their users",
-        note="Share of gaps in bins that double, each kind apart.",
-        alt=f"{deployment_id}: gaps between the turns of a session by length, tool waits and user think time",
-        source="mart_tool_wait_histogram",
-        spec=spec(bars, HEIGHT_PX),
-        rows=data,
-        headings={"kind": "Kind", "low": "From (s)", "high": "Below (s)", "share": "Share", "gaps": "Gaps"},
-    )
+    return spec(bars, HEIGHT_PX)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AMOUNT_LABEL, AnyChart, base, phase_colour, spec
+from reports.charts.grammar import AMOUNT_LABEL, base, phase_colour, spec
 from reports.marts import ALL, Marts, rows
 from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
@@ -61,17 +64,18 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
         note=more,
         alt=f"{what}; most: {largest[holder][0]}",
         source=f"mart_kv_time, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
-        spec=spec(_stack(), height=BAR_PX * largest.height + 10),
+        spec=_spec(BAR_PX * largest.height + 10),
         rows=data,
         is_tall=largest.height > TALL_BARS,
         headings={"holder": holder.removesuffix("_id").capitalize(), **HEADINGS},
     )
 
 
-def _stack() -> AnyChart:
+@cache
+def _spec(height_px: int) -> dict[str, Any]:
     labels = [PHASE_LABELS[phase] for phase in PHASES]
     amount = alt.X("gib_s", type="quantitative").stack("zero").axis(labelExpr=AMOUNT_LABEL, tickCount=5, grid=True)
-    bars: AnyChart = (
+    bars = (
         base()
         .transform_calculate(rank=f"indexof({labels}, datum.phase)")
         .mark_bar(height=BAR_PX - 8)
@@ -88,4 +92,4 @@ def _stack() -> AnyChart:
             ],
         )
     )
-    return bars
+    return spec(bars, height_px)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import altair as alt
 import polars as pl
 
@@ -44,13 +47,14 @@ def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | No
         "Red stroke: objective for the p95.",
         alt=f"{deployment_id}: latency quantiles of queue, TTFT, TPOT and E2E in seconds on a log axis",
         source="mart_latency",
-        spec=spec(_layers(), height=LINE_PX * data.height),
+        spec=_spec(LINE_PX * data.height),
         rows=data,
         headings={"line": "Measure", **{name: f"{label} (s)" for name, label in QUANTILES.items()}},
     )
 
 
-def _layers() -> alt.LayerChart:
+@cache
+def _spec(height_px: int) -> dict[str, Any]:
     line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
     shown = [alt.Tooltip("line:N", title=" ")] + [
         alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g")
@@ -71,4 +75,4 @@ def _layers() -> alt.LayerChart:
     objective = base().transform_filter("datum.slo_s > 0").mark_tick(
         thickness=3, height=26, color=colour("limit")
     ).encode(x=seconds_axis("slo_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
-    return layered(span, *dots, ring, objective)
+    return spec(layered(span, *dots, ring, objective), height_px)

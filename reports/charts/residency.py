@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AnyChart, amount_axis, base, layered, phase_colour, spec, time_axis
+from reports.charts.grammar import AnyChart, amount_axis, base, is_long, layered, phase_colour, spec, time_axis
 from reports.marts import ALL, Marts, only, rows
 from reports.printed import gib, gib_column
 from reports.theme import PHASE_LABELS, PHASES, colour
 
 OBSERVED, PROMISED = "observed", "slo"
+HEIGHT_PX = 230
 
 
 def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
@@ -35,7 +37,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
-        spec=spec(_layers(data), height=230),
+        spec=_spec(has_days=is_long(data)),
         rows=data,
         headings={
             "at": "Five minutes from (UTC)",
@@ -70,9 +72,10 @@ def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _layers(data: pl.DataFrame) -> alt.LayerChart:
+@cache
+def _spec(*, has_days: bool) -> dict[str, Any]:
     fields: list[Any] = [PHASE_LABELS[phase] for phase in PHASES]
-    at = time_axis(data)
+    at = time_axis(has_days=has_days)
     amount = amount_axis("gib", "GiB").stack("zero")
     order = alt.Order("rank", type="ordinal")
     held = (
@@ -86,7 +89,7 @@ def _layers(data: pl.DataFrame) -> alt.LayerChart:
     limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
         x=at, y=alt.Y("capacity:Q")
     )  # fmt: skip
-    return layered(held, promised, limit, _reading(fields, at))
+    return spec(layered(held, promised, limit, _reading(fields, at)), HEIGHT_PX)
 
 
 def _reading(fields: list[Any], at: alt.X) -> AnyChart:
