@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from transforms.planner.kv_account import KvGroup
+    from transforms.planner.kv_result import KvGroup
 
 
 def block_bytes(groups: Sequence[KvGroup], tokens: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transforms.planner.kv_account import KvGroup
+    from transforms.planner.kv_result import KvGroup
     from transforms.planner.step_time import StepModel
 
 
