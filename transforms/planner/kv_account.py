@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transforms.planner.kv_layers import KvFormat
     from transforms.planner.model_shape import Layer, ModelShape
 
-__all__ = ["KvAccount", "KvGroup", "KvLine", "default_prefix_caching", "kv_account"]
+__all__ = ["KvAccount", "KvGroup", "KvLine", "check_starts", "default_prefix_caching", "kv_account"]
 
 
 def kv_account(shape: ModelShape, engine: Engine, available_bytes: int, *, holds_states: bool = False) -> KvAccount:
@@ -47,6 +47,16 @@ def kv_account(shape: ModelShape, engine: Engine, available_bytes: int, *, holds
     else:
         account = vllm_account(shape, engine, vllm_rules(version), kv, available_bytes)
     return replace(account, lines=_lines(shape, engine, kv), notes=_notes(shape, engine))
+
+
+def check_starts(account: KvAccount, where: str) -> None:
+    """CapacityError naming the largest length that fits, where the engine would not start with this one."""
+    if account.starts or account.max_model_len is None:
+        return
+    raise CapacityError(
+        f"{where}: max_model_len {account.max_model_len:,} does not fit the {account.num_blocks:,} blocks of KV; "
+        f"the largest that fits is {account.largest_max_model_len}"
+    )
 
 
 def default_prefix_caching(shape: ModelShape, engine_name: str, version: str | None) -> bool:

@@ -130,10 +130,14 @@ def state_bytes(state: StateLayer, kv: KvFormat) -> int:
     return conv + state.state_elements // tp * (state.state_value_bytes or kv.state_value_bytes)
 
 
+def drafter_layers(shape: ModelShape, engine: Engine) -> int:
+    """Layers of the drafter: as many as the engine names, else the config's own if tokens are drafted at all."""
+    return engine.drafter_layers or (shape.own_drafter_layers if engine.speculative_tokens else 0)
+
+
 def layers_with_drafter(shape: ModelShape, engine: Engine) -> tuple[tuple[Layer, ...], ...]:
-    """Caches of every layer and then of the drafter's: as many as the engine names, else the config's own."""
-    drafters = engine.drafter_layers or (shape.own_drafter_layers if engine.speculative_tokens else 0)
-    return shape.layers + (shape.drafter_layer,) * drafters
+    """Caches of every layer and then of the drafter's."""
+    return shape.layers + (shape.drafter_layer,) * drafter_layers(shape, engine)
 
 
 def pipeline_stages(layers: tuple[tuple[Layer, ...], ...], model_layers: int, stages: int) -> list[tuple[Layer, ...]]:

@@ -1,0 +1,42 @@
+"""Options that describe an engine, spelled once for the commands that take one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EngineOption = Annotated[str, typer.Option("--engine", help="vllm, vllm-ascend, sglang or tensorrt-llm.")]
+EngineVersionOption = Annotated[
+    str | None, typer.Option("--engine-version", help="Version such as 0.19.1; default: the newest rules known.")
+]
+TensorOption = Annotated[int, typer.Option("--tp", help="Tensor-parallel size.", min=1)]
+PipelineOption = Annotated[int, typer.Option("--pp", help="Pipeline-parallel size.", min=1)]
+DecodeContextOption = Annotated[int, typer.Option("--dcp", help="Decode-context-parallel size.", min=1)]
+KvDtypeOption = Annotated[str, typer.Option("--kv-cache-dtype", help="auto, bf16, fp16, fp8, fp8_ds_mla, int8 …")]
+BlockSizeOption = Annotated[
+    int | None, typer.Option("--block-size", help="Tokens of a block; a lower bound for models with states.", min=1)
+]
+MaxModelLenOption = Annotated[int | None, typer.Option("--max-model-len", help="Longest request in tokens.", min=1)]
+MaxBatchedTokensOption = Annotated[
+    int | None, typer.Option("--max-num-batched-tokens", help="Tokens of one engine step.", min=1)
+]
+MaxSeqsOption = Annotated[int | None, typer.Option("--max-num-seqs", help="Requests in one engine step.", min=1)]
+SpeculativeTokensOption = Annotated[
+    int, typer.Option("--speculative-tokens", help="Tokens drafted ahead at each step.", min=0)
+]
+DrafterLayersOption = Annotated[
+    int, typer.Option("--drafter-layers", help="Layers of the drafter; default: those the config describes.", min=0)
+]
+PrefixCachingOption = Annotated[
+    bool | None, typer.Option("--prefix-caching/--no-prefix-caching", help="Default: as the engine version does.")
+]
+HybridManagerOption = Annotated[
+    bool | None,
+    typer.Option("--hybrid-kv-manager/--no-hybrid-kv-manager", help="Default: as the engine version does."),
+]
+GpuOption = Annotated[str | None, typer.Option("--gpu", help="GPU of the catalog; its memory gives the room for KV.")]
+UtilizationOption = Annotated[
+    float | None,
+    typer.Option("--gpu-memory-utilization", help="Share of the GPU's memory the engine takes.", min=0.01, max=1.0),
+]
