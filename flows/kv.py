@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flows.catalog import Catalog, load_catalog
-from flows.fleet import load_fleet
 from flows.home import Home
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Engine
 from transforms.planner.kv_account import check_starts, default_prefix_caching, kv_account
 from transforms.planner.kv_layers import drafter_layers
 from transforms.planner.kv_versions import known_version
-from transforms.planner.memory import engine_defaults, memory_budget
 from transforms.planner.model_shape import ModelShape, model_shape
 
 if TYPE_CHECKING:
@@ -87,6 +85,8 @@ def answer_model(question: KvQuestion, home: Path) -> KvAnswer:
 
 def answer_fleet(question: KvQuestion, path: Path, home: Path) -> list[KvAnswer]:
     """KV account of every deployment of the fleet file at `path`, in its order."""
+    from flows.fleet import load_fleet
+
     if question != KvQuestion():
         raise ConfigError("--fleet takes models, engines and GPUs from the file; drop the other options of kv")
     loaded = load_fleet(path, Home(home))
@@ -108,6 +108,8 @@ def deployment_kv(deployment: Deployment, catalog: Catalog, base: Path) -> KvAns
 
 
 def _on_gpu(model: CatalogModel, shape: ModelShape, engine: Engine, gpu: Gpu, title: str) -> KvAnswer:
+    from transforms.planner.memory import memory_budget
+
     known_version(engine.name, engine.version)
     engine = replace(engine, drafter_layers=drafter_layers(shape, engine))
     budget = memory_budget(model.config, gpu, engine, model.where)
@@ -123,6 +125,8 @@ def _engine(question: KvQuestion, shape: ModelShape, gpu: Gpu | None) -> Engine:
     usual = Engine()
     tokens, sequences, share = usual.max_num_batched_tokens, usual.max_num_seqs, usual.gpu_memory_utilization
     if gpu is not None:
+        from transforms.planner.memory import engine_defaults
+
         defaults = engine_defaults(gpu, question.engine, question.engine_version)
         tokens, sequences = defaults.max_num_batched_tokens, defaults.max_num_seqs
         share = defaults.gpu_memory_utilization
