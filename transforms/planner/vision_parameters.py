@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from transforms.planner.parts import Part
+from transforms.planner.parts import EVERY_RANK, Part
 
 
 def vision_parts(document: Mapping[str, Any], text_hidden: int) -> tuple[Part, ...]:
-    """One part for the vision tower and its projector to `text_hidden`; none where the config describes no tower."""
+    """One part for the vision tower and its projector to `text_hidden`; none where the config describes no tower.
+
+    Quantised checkpoints leave the tower at 16 bits. Kimi's MoonViT is whole on every rank, the others are divided
+    (vLLM moonvit.py, qwen2_5_vl.py).
+    """
     tower = document.get("vision_config")
     if not isinstance(tower, Mapping):
         return ()
@@ -22,9 +26,7 @@ def vision_parts(document: Mapping[str, Any], text_hidden: int) -> tuple[Part, .
     patch = _first(tower, "patch_size", "vt_patch_size") ** 2 * 3 * (_first(tower, "temporal_patch_size") or 1)
     blocks = layers * (4 * hidden * hidden + matrices * hidden * inner + 8 * hidden)
     total = blocks + patch * hidden + _projector(document, tower, hidden, text_hidden)
-    return (
-        Part("vision", total, modules=("visual.blocks.0.attn.qkv", "vision_tower.encoder.layers.0.self_attn.q_proj")),
-    )
+    return (Part("vision", total, split=1 if "vt_hidden_size" in tower else EVERY_RANK, is_linear=False),)
 
 
 def _projector(document: Mapping[str, Any], tower: Mapping[str, Any], hidden: int, text_hidden: int) -> int:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from transforms.planner.parts import Part
 
 _ROTARY_VALUE_BYTES = 2  # cosine and sine tables are kept in the model's 16 bits (vLLM rotary_embedding)
+# Public configs that leave the rotated share of a head to the class default (transformers).
+_ROTARY_SHARE = dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), 0.25)
+# Positions of videos run further than those of text: the table is four times as long (vLLM mrope.py).
+_VIDEO_POSITIONS = 4
+_MANY_POSITIONS = frozenset(
+    f"{base}{end}"
+    for base in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+    for end in ("", "_text")
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ def _fullest_stage_bytes(
     pipeline: int,
     drafter_layers: int,
 ) -> int:
-    tables = _rotary_bytes(config)
+    tables = _rotary_bytes(config, counted.family)
     copies = latent_copy(config) * PLAIN_BYTES / ranks[0]
     layer_bytes = [_rank_bytes(layer, scheme, ranks) + copies for layer in counted.layers]
     head = () if counted.is_tied and pipeline == 1 else (counted.lm_head,)
@@ -106,10 +115,13 @@ def _bytes(part: Part, scheme: Quantization) -> float:
     return count * scheme.bytes_per_parameter
 
 
-def _rotary_bytes(config: Config) -> int:
+def _rotary_bytes(config: Config, family: str) -> int:
     """Bytes of the table of cosines and sines that every rank holds for all positions the config allows."""
     positions = whole(config, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length") or 0
-    dim = whole(config, "qk_rope_head_dim", *HEAD_DIM) or needed(config, *HIDDEN) // needed(config, *HEADS)
-    share = value_of(config, "partial_rotary_factor")
+    dim = whole(config, "qk_rope_head_dim", "rotary_dim", *HEAD_DIM) or needed(config, *HIDDEN) // needed(config, *HEADS)
+    share = value_of(config, "partial_rotary_factor") or value_of(config, "rope_parameters.partial_rotary_factor")
+    share = share or _ROTARY_SHARE.get(family, 1.0)
     tables = 2 if value_of(config, "rope_local_base_freq") else 1  # Gemma 3 turns windowed layers by another base
-    return tables * round(positions * dim * (share if isinstance(share, float) else 1.0)) * _ROTARY_VALUE_BYTES
+    if family in _MANY_POSITIONS:
+        tables *= _VIDEO_POSITIONS
+    return tables * round(positions * dim * share) * _ROTARY_VALUE_BYTES
