@@ -71,7 +71,7 @@ def load_plans(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
         paths = sorted(home.plans.glob(f"week=*/{name}.parquet"))
         if paths:
             body = select_known(connection, table.types, paths)
-            connection.execute(f"insert into {name} {body} order by {', '.join(table.grain)}")  # noqa: S608
+            connection.execute(f"insert into {name} {body} order by {', '.join(table.grain)}")
         _comment(connection, table)
 
 
@@ -103,7 +103,7 @@ def _comment(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     text = f"{table.text}. Grain: {', '.join(table.grain)}"
     statements = [f"comment on table {table.name} is {_quoted(text)}"]
     statements += [f"comment on column {table.name}.{c.name} is {_quoted(c.comment)}" for c in table.columns]
-    connection.execute("; ".join(statements))
+    connection.execute(f"begin; {'; '.join(statements)}; commit")
 
 
 def _columns(table: Table) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.models import FOLDERS, read_header
 from flows.shipped import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 UNITLESS_TYPES = ("varchar", "boolean", "varchar[]", "ubigint[]")
 """Types whose columns need no unit in their names."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.scope import traverse_scope
 
 from flows.shipped import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 FOLDERS = ("staging", "core", "distributions", "marts", "audits")
 """Folders of models under sql/, in the order of the way of a row."""

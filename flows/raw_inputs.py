@@ -1,10 +1,8 @@
-"""The inputs of a build as temporary relations raw_*: the lake's Parquet, the manifest, and what the fleet file says."""
+"""The inputs of a build as temporary relations raw_*: the lake's Parquet, the manifest, and rows made in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -14,6 +12,9 @@ from transforms.canonical import SCHEMA
 from transforms.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
     import duckdb
 
     from flows.home import Home

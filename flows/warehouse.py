@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from flows.home import Home
 from transforms.errors import DataError, HomeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flows.home import Home
 
 STORAGE_VERSION = "v2.0.0"
 """File format of the warehouse; DuckDB older than this cannot read it."""

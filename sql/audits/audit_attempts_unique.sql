@@ -9,6 +9,6 @@ with suspects as (
 
 select source, request_id, attempt, count(*) as found_rows
 from stg_requests
-where hash(source, request_id, attempt) in (select key from suspects)
+where hash(source, request_id, attempt) in (select suspects.key from suspects)
 group by source, request_id, attempt
 having count(*) > 1

@@ -3,14 +3,18 @@
 with lengths as (
     select
         'dist_prompt_tokens' as relation, week, deployment_id, model,
-        [prompt_min_tokens, prompt_p50_tokens, prompt_p75_tokens, prompt_p90_tokens, prompt_p95_tokens,
-            prompt_p99_tokens, prompt_p999_tokens, prompt_max_tokens] as quantiles
+        [
+            prompt_min_tokens, prompt_p50_tokens, prompt_p75_tokens, prompt_p90_tokens, prompt_p95_tokens,
+            prompt_p99_tokens, prompt_p999_tokens, prompt_max_tokens
+        ] as quantiles
     from dist_prompt_tokens
     union all
     select
         'dist_output_tokens' as relation, week, deployment_id, model,
-        [output_min_tokens, output_p50_tokens, output_p75_tokens, output_p90_tokens, output_p95_tokens,
-            output_p99_tokens, output_p999_tokens, output_max_tokens] as quantiles
+        [
+            output_min_tokens, output_p50_tokens, output_p75_tokens, output_p90_tokens, output_p95_tokens,
+            output_p99_tokens, output_p999_tokens, output_max_tokens
+        ] as quantiles
     from dist_output_tokens
     union all
     select

@@ -7,7 +7,11 @@ with attempts as not materialized (
 turns as (
     select source, request_id, turn
     from fct_requests
-    where exists (select 1 from stg_requests where session_id is not null and turn is null) and session_id is not null
+    where
+        session_id is not null
+        and exists (
+            select 1 from stg_requests where stg_requests.session_id is not null and stg_requests.turn is null
+        )
 )
 
 select

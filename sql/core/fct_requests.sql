@@ -11,9 +11,10 @@ retried as (
 answered as not materialized (
     select *, 1 as attempts_requests, arrived_at as first_arrived_at, is_backend as has_backend
     from chat
-    where not exists (
-        select 1 from retried where retried.source = chat.source and retried.request_id = chat.request_id
-    )
+    where
+        not exists (
+            select 1 from retried where retried.source = chat.source and retried.request_id = chat.request_id
+        )
     union all
     select
         chat.*,

@@ -18,7 +18,7 @@ gaps as (
         lag(ended_at) over agent as prior_ended_at,
         lag(has_calls) over agent as prior_has_calls,
         lag(is_known) over agent as is_prior_known,
-        lag(case when is_answered then {'tokens': prompt_tokens + output_tokens} end ignore nulls) over agent as held
+        lag(case when is_answered then { 'tokens': prompt_tokens + output_tokens } end ignore nulls) over agent as held
     from asked
     window agent as (partition by source, session_id, agent_id order by turn, arrived_at, request_id)
 ),
@@ -47,7 +47,7 @@ select
     case when is_logged then 'logged' else 'inferred' end as kind_source,
     coalesce(logged_tool_wait_s, inferred_wait_s) as wait_s,
     stamped_wait_s, logged_tool_wait_s,
-    held.tokens as prior_context_tokens,
+    held['tokens'] as prior_context_tokens,
     coalesce(logged_tool_wait_s is null and stamped_wait_s < 0, false) as is_overlap,
     coalesce(abs(logged_tool_wait_s - inferred_wait_s) > 1, false) as is_disagreement
 from told

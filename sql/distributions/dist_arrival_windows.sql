@@ -24,6 +24,8 @@ counts as (
     group by grouping sets ((week, deployment_id, window_started_at), (week, window_started_at))
 ),
 
+deployments as (select distinct week, deployment_id from counts),
+
 grid as (
     select
         dist_coverage.week, deployments.deployment_id,
@@ -32,7 +34,7 @@ grid as (
             interval '5 minutes'
         )) as window_started_at
     from dist_coverage
-    inner join (select distinct week, deployment_id from counts) as deployments
+    inner join deployments
         on dist_coverage.week = deployments.week
 )
 
@@ -47,8 +49,9 @@ select
     end as concurrency_mean_requests
 from grid
 left join counts
-    on grid.week = counts.week and grid.deployment_id = counts.deployment_id
-    and grid.window_started_at = counts.window_started_at
+    on
+        grid.week = counts.week and grid.deployment_id = counts.deployment_id
+        and grid.window_started_at = counts.window_started_at
 asof left join dist_concurrency as flights
     on grid.deployment_id = flights.deployment_id and grid.window_started_at >= flights.window_started_at
 order by grid.week, grid.deployment_id, grid.window_started_at

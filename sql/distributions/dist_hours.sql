@@ -16,7 +16,8 @@ select
     cast(sum(quarters.requests) as bigint) as requests
 from quarters
 inner join raw_hours on quarters.quarter_at = raw_hours.quarter_at
-group by grouping sets (
-    (quarters.week, quarters.deployment_id, raw_hours.hour_of_week), (quarters.week, raw_hours.hour_of_week)
-)
+group by
+    grouping sets (
+        (quarters.week, quarters.deployment_id, raw_hours.hour_of_week), (quarters.week, raw_hours.hour_of_week)
+    )
 order by quarters.week, deployment_id, raw_hours.hour_of_week

@@ -13,7 +13,8 @@ with lengths as (
 binned as (
     select
         week, deployment_id, measure,
-        case when length_tokens > 0 then cast(pow(2, floor(log2(length_tokens))) as bigint) else 0 end as bin_low_tokens,
+        case when length_tokens > 0 then cast(pow(2, floor(log2(length_tokens))) as bigint) else 0 end
+            as bin_low_tokens,
         count(*) as requests
     from lengths
     group by all

@@ -1,7 +1,8 @@
 -- One row per week, deployment and kind of gap: how long tools and users take.
 -- grain: week, deployment_id, kind
 with waits as (
-    select week, coalesce(deployment_id, '(none)') as deployment_id, kind, kind_source, wait_s, is_overlap, is_disagreement
+    select
+        week, coalesce(deployment_id, '(none)') as deployment_id, kind, kind_source, wait_s, is_overlap, is_disagreement
     from fct_tool_waits
 ),
 

@@ -12,6 +12,7 @@ select
 from dist_arrivals as this
 inner join mart_coverage on this.week = mart_coverage.week
 left join dist_arrivals as earlier
-    on mart_coverage.previous_week = earlier.week and this.deployment_id = earlier.deployment_id
-    and this.window_s = earlier.window_s
+    on
+        mart_coverage.previous_week = earlier.week and this.deployment_id = earlier.deployment_id
+        and this.window_s = earlier.window_s
 order by this.week, this.deployment_id, this.window_s

@@ -7,7 +7,8 @@ with planned as (
 memory as (
     select
         planned.week, planned.deployment_id,
-        unnest(['gpu_memory_bytes', 'weights_bytes', 'activation_bytes', 'non_torch_bytes', 'kv_capacity_bytes']) as name,
+        unnest(['gpu_memory_bytes', 'weights_bytes', 'activation_bytes', 'non_torch_bytes', 'kv_capacity_bytes'])
+            as name,
         unnest([
             dim.gpu_memory_bytes, dim.weights_bytes, dim.activation_bytes, dim.non_torch_bytes, dim.kv_capacity_bytes
         ]) as value_bytes,
@@ -28,8 +29,9 @@ every_row as (
         'memory account of the deployment' as source_text
     from memory
     left join plan_assumptions as plan
-        on memory.week = plan.week and memory.deployment_id = plan.deployment_id and memory.name = plan.name
-        and plan.scenario_id = 'today'
+        on
+            memory.week = plan.week and memory.deployment_id = plan.deployment_id and memory.name = plan.name
+            and plan.scenario_id = 'today'
     where memory.value_bytes is not null and plan.name is null
     union all
     select

@@ -13,4 +13,4 @@ select
 from dim_source_files as files
 full join dist_data_quality as quality
     on files.source = quality.source and files.source_file = quality.source_file
-order by 1, 2, 3
+order by coalesce(quality.week, '(none)'), coalesce(files.source, quality.source), source_file

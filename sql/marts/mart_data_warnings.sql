@@ -5,7 +5,7 @@ with unserved as (
         week,
         sum(requests) as requests,
         count(*) as models,
-        array_to_string(list(model order by requests desc, model)[:3], ', ') as named
+        array_to_string(list(model order by requests desc, model asc)[:3], ', ') as named
     from dist_served_models
     where deployment_id = '(none)'
     group by week
@@ -15,17 +15,6 @@ origins as (
     select week, sum(chat_rows) as chat_rows, sum(chat_rows * assumed_origin_ratio) as assumed_rows
     from dist_data_quality
     group by week
-),
-
-lengths as (
-    select
-        prompts.week, prompts.deployment_id,
-        prompts.requests + prompts.unknown_requests as requests,
-        prompts.unknown_requests as prompt_requests, outputs.unknown_requests as output_requests
-    from dist_prompt_tokens as prompts
-    inner join dist_output_tokens as outputs
-        on prompts.week = outputs.week and prompts.deployment_id = outputs.deployment_id and outputs.model = '(all)'
-    where prompts.model = '(all)' and prompts.unknown_requests + outputs.unknown_requests > 0
 )
 
 select week, '(all)' as deployment_id, 'coverage_low' as code, coverage_text as text
@@ -39,22 +28,28 @@ from dist_arrivals
 where window_s = 1 and arrival_step_s is not null and deployment_id <> '(all)'
 union all
 select
-    week, '(all)', 'assumed_origin',
-    format('the day of {:.0f} % of the rows is assumed: the hour of the week says nothing', 100 * assumed_rows / chat_rows)
+    week, '(all)' as deployment_id, 'assumed_origin' as code,
+    format(
+        'the day of {:.0f} % of the rows is assumed: the hour of the week says nothing', 100 * assumed_rows / chat_rows
+    ) as text
 from origins
 where assumed_rows > 0
 union all
 select
-    week, '(all)', 'unserved_models', format('{:,} requests of {:,} models that no deployment serves: {}', requests, models, named)
+    week, '(all)' as deployment_id, 'unserved_models' as code,
+    format('{:,} requests of {:,} models that no deployment serves: {}', requests, models, named) as text
 from unserved
 union all
 select
-    week, deployment_id, 'unknown_lengths',
-    format('of {:,} requests {:,} have no prompt length and {:,} no output length', requests, prompt_requests, output_requests)
-from lengths
+    week, deployment_id, 'unknown_lengths' as code,
+    string_agg(format('{:,} requests have no {} length', unknown_requests, measure), ', ' order by measure desc) as text
+from mart_lengths
+where unknown_requests > 0 and model = '(all)' and deployment_id <> '(all)'
+group by week, deployment_id
 union all
 select
-    week, '(all)', 'rejected_rows', format('{:,} records were rejected, {:,} requests were loaded', rejected_rows, requests)
+    week, '(all)' as deployment_id, 'rejected_rows' as code,
+    format('{:,} records were rejected, {:,} requests were loaded', rejected_rows, requests) as text
 from dist_coverage
 where rejected_rows > 0
-order by 1, 2, 3
+order by week, deployment_id, code

@@ -40,7 +40,8 @@ inner join demands on plan.week = demands.week and plan.deployment_id = demands.
 left join mart_binding on plan.week = mart_binding.week and plan.deployment_id = mart_binding.deployment_id
 left join mart_changes as now on plan.week = now.week and plan.deployment_id = now.deployment_id
 left join plan_replicas as earlier
-    on now.previous_week = earlier.week and plan.deployment_id = earlier.deployment_id
-    and plan.scenario_id = earlier.scenario_id and earlier.is_binding
+    on
+        now.previous_week = earlier.week and plan.deployment_id = earlier.deployment_id
+        and plan.scenario_id = earlier.scenario_id and earlier.is_binding
 where plan.scenario_id = 'today' and plan.is_binding
 order by plan.week, plan.deployment_id

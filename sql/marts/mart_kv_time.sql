@@ -49,6 +49,7 @@ select
     part.provenance
 from counted as part
 inner join counted as whole
-    on part.week = whole.week and part.deployment_id = whole.deployment_id
-    and whole.tenant = '(all)' and whole.phase = '(all)'
+    on
+        part.week = whole.week and part.deployment_id = whole.deployment_id
+        and whole.tenant = '(all)' and whole.phase = '(all)'
 order by part.week, part.deployment_id, part.tenant, part.phase

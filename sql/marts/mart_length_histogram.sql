@@ -21,8 +21,9 @@ shares as (
         histogram.requests / totals.requests as share_ratio
     from dist_length_histogram as histogram
     inner join totals
-        on histogram.week = totals.week and histogram.deployment_id = totals.deployment_id
-        and histogram.measure = totals.measure
+        on
+            histogram.week = totals.week and histogram.deployment_id = totals.deployment_id
+            and histogram.measure = totals.measure
 )
 
 select
@@ -34,9 +35,11 @@ select
 from bins
 inner join mart_coverage on bins.week = mart_coverage.week
 left join shares as this
-    on bins.week = this.week and bins.deployment_id = this.deployment_id
-    and bins.measure = this.measure and bins.bin_low_tokens = this.bin_low_tokens
+    on
+        bins.week = this.week and bins.deployment_id = this.deployment_id
+        and bins.measure = this.measure and bins.bin_low_tokens = this.bin_low_tokens
 left join shares as earlier
-    on mart_coverage.previous_week = earlier.week and bins.deployment_id = earlier.deployment_id
-    and bins.measure = earlier.measure and bins.bin_low_tokens = earlier.bin_low_tokens
+    on
+        mart_coverage.previous_week = earlier.week and bins.deployment_id = earlier.deployment_id
+        and bins.measure = earlier.measure and bins.bin_low_tokens = earlier.bin_low_tokens
 order by bins.week, bins.deployment_id, bins.measure, bins.bin_low_tokens

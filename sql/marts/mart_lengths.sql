@@ -35,6 +35,7 @@ select
 from lengths
 inner join mart_coverage on lengths.week = mart_coverage.week
 left join lengths as earlier
-    on mart_coverage.previous_week = earlier.week and lengths.deployment_id = earlier.deployment_id
-    and lengths.model = earlier.model and lengths.measure = earlier.measure
+    on
+        mart_coverage.previous_week = earlier.week and lengths.deployment_id = earlier.deployment_id
+        and lengths.model = earlier.model and lengths.measure = earlier.measure
 order by lengths.week, lengths.deployment_id, lengths.model, lengths.measure

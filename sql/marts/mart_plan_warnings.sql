@@ -27,29 +27,34 @@ from dist_latency
 where timed_requests < requests - failed_requests and deployment_id not in ('(all)', '(none)')
 union all
 select
-    week, deployment_id, 'no_interval', 'the GPU count has no interval: fewer than 5 days are covered or none was computed'
+    week, deployment_id, 'no_interval' as code,
+    'the GPU count has no interval: fewer than 5 days are covered or none was computed' as text
 from binding
 where low_gpus is null
 union all
-select week, deployment_id, 'censored', 'today''s fleet limits what the log can show: observed residency may not set the count'
+select
+    week, deployment_id, 'censored' as code,
+    'today''s fleet limits what the log can show: observed residency may not set the count' as text
 from binding
 where is_censored
 union all
 select
-    week, deployment_id, 'residency_above_pool',
-    format('observed residency is above the pool in {:,} windows, up to {:.2f} times: preemption or a wrong capacity',
-        windows, worst_factor)
+    week, deployment_id, 'residency_above_pool' as code,
+    format(
+        'observed residency is above the pool in {:,} windows, up to {:.2f} times: preemption or a wrong capacity',
+        windows, worst_factor
+    ) as text
 from pools
 where windows > 0
 union all
 select
-    binding.week, binding.deployment_id, 'memory_assumed',
-    'KV capacity rests on assumed memory figures: give kv_cache_memory_bytes to replace them'
+    binding.week, binding.deployment_id, 'memory_assumed' as code,
+    'KV capacity rests on assumed memory figures: give kv_cache_memory_bytes to replace them' as text
 from binding
 inner join dim_deployments on binding.deployment_id = dim_deployments.deployment_id
 where dim_deployments.memory_provenance = 'assumed'
 union all
-select week, '(all)', 'no_plan', 'this week has no plan yet: run kvledger plan'
+select week, '(all)' as deployment_id, 'no_plan' as code, 'this week has no plan yet: run kvledger plan' as text
 from mart_coverage
 where not exists (select 1 from binding where binding.week = mart_coverage.week)
-order by 1, 2, 3
+order by week, deployment_id, code

@@ -19,6 +19,12 @@ sums as (
         max(provenance) as provenance
     from phases
     group by week, deployment_id, pace, window_started_at
+),
+
+windows as (
+    select * from phases
+    union all
+    select * from sums
 )
 
 select
@@ -26,5 +32,5 @@ select
     residency_mean_bytes, residency_max_bytes, block_mean_bytes, resident_mean_requests, capacity_bytes,
     coalesce(greatest(residency_mean_bytes, residency_max_bytes) > capacity_bytes, false) as is_over_capacity,
     provenance
-from (select * from phases union all select * from sums) as windows
+from windows
 order by week, deployment_id, pace, phase, window_started_at

@@ -11,9 +11,11 @@ select
 from dist_tool_waits as this
 inner join mart_coverage on this.week = mart_coverage.week
 left join mart_kv_time as held
-    on this.week = held.week and this.deployment_id = held.deployment_id
-    and this.kind = 'tool' and held.phase = 'tool_wait' and held.tenant = '(all)'
+    on
+        this.week = held.week and this.deployment_id = held.deployment_id
+        and this.kind = 'tool' and held.phase = 'tool_wait' and held.tenant = '(all)'
 left join dist_tool_waits as earlier
-    on mart_coverage.previous_week = earlier.week and this.deployment_id = earlier.deployment_id
-    and this.kind = earlier.kind
+    on
+        mart_coverage.previous_week = earlier.week and this.deployment_id = earlier.deployment_id
+        and this.kind = earlier.kind
 order by this.week, this.deployment_id, this.kind
