@@ -40,6 +40,7 @@ class Look:
     head: Head
     columns: tuple[str, ...] = ()
     delimiter: str = ","
+    is_json: bool = True
 
 
 def look(path: Path) -> Look:
@@ -62,14 +63,15 @@ def look(path: Path) -> Look:
     if layout == "csv":
         delimiter = _delimiter(text[0])
         columns = csv_header(text[0], delimiter)
-        return Look(path, compression, layout, Head(path.name, columns=columns, text=text), columns, delimiter)
+        head = Head(path.name, columns=columns, text=text)
+        return Look(path, compression, layout, head, columns, delimiter, is_json=False)
     records = _records(path, compression, layout, lines)
     head = Head(path.name, records, text=text, is_document=layout in ("document", "array"))
-    return Look(path, compression, layout, head)
+    return Look(path, compression, layout, head, is_json=bool(records))
 
 
 def compression_of(magic: bytes) -> str:
-    """Name of the compression: "none", "gzip", "zstd" or "framed" (a length before each zstd frame), from the first eight bytes."""
+    """Compression by the first eight bytes: "none", "gzip", "zstd", or "framed": a length before each zstd frame."""
     if magic.startswith(GZIP_MAGIC):
         return "gzip"
     if magic.startswith(ZSTD_MAGIC):
@@ -89,14 +91,14 @@ def layout_of(lines: list[bytes], *, is_whole: bool) -> str:
     return "lines" if any(line.startswith(b"{") and _parses(line) for line in lines[1:]) else "document"
 
 
-def whole_document(path: Path, compression: str) -> bytes:
+def whole_document(stream: ByteStream) -> bytes:
     """All decompressed bytes of a JSON document; InputError above the size that is decoded whole."""
     held = bytearray()
-    for chunk in ByteStream(path, compression):
+    for chunk in stream:
         held += chunk
         if len(held) > MAX_DOCUMENT_BYTES:
             raise InputError(
-                f"{path}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
+                f"{stream.path}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
                 "write one record a line instead, as with jq -c '.[]'"
             )
     return clean(bytes(held), 0)
@@ -157,7 +159,7 @@ def _records(path: Path, compression: str, layout: str, lines: list[bytes]) -> t
                 continue
     else:
         try:
-            document = parse_slowly(whole_document(path, compression))[0]
+            document = parse_slowly(whole_document(ByteStream(path, compression)))[0]
         except (ValueError, RecursionError):
             document = None
         values = document[:HEAD_ELEMENTS] if isinstance(document, list) else [document]

@@ -24,8 +24,9 @@ CSV_BATCH_ROWS = 20_000
 
 @dataclass
 class RecordStream:
-    """The records of bytes `start` to `end` of a plain file, or of a whole file of any other kind.
+    """The records in bytes `start` to `end` of a file (None: to its end); only plain files can start inside.
 
+    `is_last` says that nothing of the file follows: only then may a last line without its end be unfinished.
     After the last batch: `status` is "complete", "growing" (an unfinished last line was left, `next_offset` is its
     start) or "truncated" (the compressed stream is cut off); `has_open_tail` says that the last record taken had no
     line end, so that a later run must not go on behind it.
@@ -34,6 +35,7 @@ class RecordStream:
     seen: Look
     start: int = 0
     end: int | None = None
+    is_last: bool = True
     batch_bytes: int = BATCH_BYTES
     status: str = "complete"
     next_offset: int = 0
@@ -64,7 +66,7 @@ class RecordStream:
         self.next_offset = reader.tail_position + len(reader.tail)
         if not text:
             return LineBatch()
-        is_open = self.seen.compression == "none" and self.end is None
+        is_open = self.seen.compression == "none" and self.is_last
         if _is_whole(text, self.seen):
             self.has_open_tail = is_open
             return LineBatch([text], [reader.tail_position])
@@ -77,7 +79,7 @@ class RecordStream:
         return LineBatch([text], [reader.tail_position])
 
     def _elements(self) -> LineBatch:
-        data = whole_document(self.seen.path, self.seen.compression)
+        data = whole_document(self._stream)
         if self.seen.layout == "array":
             try:
                 elements = [bytes(raw) for raw in msgspec.json.decode(data, type=list[msgspec.Raw])]
@@ -87,7 +89,7 @@ class RecordStream:
         return LineBatch([data], [0])
 
     def _csv_rows(self) -> Iterator[LineBatch]:
-        text = whole_document(self.seen.path, self.seen.compression).decode("utf-8", errors="replace")
+        text = whole_document(self._stream).decode("utf-8", errors="replace")
         rows = csv.reader(text.splitlines(keepends=True), delimiter=self.seen.delimiter)
         header = [name.strip() for name in next(rows, [])]
         self.ignored += 1
@@ -113,7 +115,7 @@ def _elements_slowly(data: bytes) -> list[bytes]:
 
 
 def _is_whole(text: bytes, seen: Look) -> bool:
-    if not seen.head.records:
+    if not seen.is_json:
         return not text.startswith((b"{", b"["))
     try:
         parse_slowly(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -26,7 +25,7 @@ MAX_WINDOW_BYTES = 1 << 31
 
 @dataclass
 class ByteStream:
-    """The decompressed bytes of `path` from byte `start` to `end` (plain files only), in chunks.
+    """The decompressed bytes of `path`, in chunks, from what lies in its bytes `start` to `end` (None: to its end).
 
     After the last chunk `is_cut_off` says whether the compressed stream ended too early or in damage.
     """
@@ -39,30 +38,23 @@ class ByteStream:
 
     def __iter__(self) -> Iterator[bytes]:
         """The chunks, in order."""
+        kinds = {"none": self._plain, "gzip": self._gzip, "zstd": self._zstd, "framed": self._framed}
         with self.path.open("rb") as raw:
-            if self.compression == "none":
-                yield from self._plain(raw)
-            elif self.compression == "gzip":
-                yield from self._gzip(raw)
-            elif self.compression == "zstd":
-                yield from self._zstd(raw)
-            else:
-                yield from self._framed(raw)
+            raw.seek(self.start)
+            yield from kinds[self.compression](raw)
+
+    def _read(self, raw: IO[bytes], size: int) -> bytes:
+        left = size if self.end is None else max(self.end - raw.tell(), 0)
+        return raw.read(min(size, left))
 
     def _plain(self, raw: IO[bytes]) -> Iterator[bytes]:
-        raw.seek(self.start)
-        left = None if self.end is None else self.end - self.start
-        while left is None or left > 0:
-            chunk = raw.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
-            if not chunk:
-                return
-            left = None if left is None else left - len(chunk)
+        while chunk := self._read(raw, CHUNK_BYTES):
             yield chunk
 
     def _gzip(self, raw: IO[bytes]) -> Iterator[bytes]:
         member = zlib.decompressobj(wbits=31)
         pending = b""
-        while chunk := pending or raw.read(CHUNK_BYTES):
+        while chunk := pending or self._read(raw, CHUNK_BYTES):
             if member.eof:
                 chunk = chunk.lstrip(b"\0")  # gzip(1) too takes zero padding between members
                 member = zlib.decompressobj(wbits=31) if chunk else member
@@ -80,7 +72,7 @@ class ByteStream:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
         frame = decompressor.decompressobj()
         pending = b""
-        while chunk := pending or raw.read(ZSTD_INPUT_BYTES):
+        while chunk := pending or self._read(raw, ZSTD_INPUT_BYTES):
             if frame.eof:
                 frame = decompressor.decompressobj()
             try:
@@ -95,18 +87,15 @@ class ByteStream:
 
     def _framed(self, raw: IO[bytes]) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-        while header := raw.read(FRAME_LENGTH_BYTES):
-            if len(header) < FRAME_LENGTH_BYTES:
-                self.is_cut_off = True
-                return
-            (length,) = struct.unpack(">I", header)
-            frame = raw.read(length)
+        while header := self._read(raw, FRAME_LENGTH_BYTES):
+            length = int.from_bytes(header, "big")
+            frame = self._read(raw, length) if len(header) == FRAME_LENGTH_BYTES else b""
+            message = decompressor.decompressobj()
             try:
-                message = decompressor.decompressobj().decompress(frame)
+                out = message.decompress(frame)
             except zstandard.ZstdError:
+                out = b""
+            if not message.eof:
                 self.is_cut_off = True
                 return
-            if len(frame) < length:
-                self.is_cut_off = True
-                return
-            yield message if message.endswith(b"\n") else message + b"\n"
+            yield out if out.endswith(b"\n") else out + b"\n"

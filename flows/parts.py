@@ -1,0 +1,151 @@
+"""Cuts the files of a run into parts for the workers, and reads the parts."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from flows.discover import prefix_digests
+from flows.reading.formats import module_of
+from flows.reading.recognise import candidates
+from flows.staging import PartJob, parse_part
+from transforms.batches import Head
+from transforms.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor, Future
+    from pathlib import Path
+
+    from flows.discover import Digests, Plan
+    from flows.home import Home
+    from flows.progress import Progress
+    from flows.reading.look import Look
+    from transforms.fleet import Privacy
+
+PART_BYTES = 64 << 20
+"""Parts of plain files; fixed, so that runs do not depend on the number of workers."""
+SPLIT_LAYOUTS = ("lines", "csv")
+
+Outcome = list[dict[str, Any]] | str
+"""What parsing one file gave: the results of its parts, or why it is refused."""
+
+
+def parse(
+    home: Home,
+    plans: Sequence[Plan],
+    privacy: Privacy,
+    *,
+    progress: Progress,
+    executor: Executor,
+    digests: Digests,
+) -> tuple[list[Plan], list[Outcome]]:
+    """The plans with the sha256 of every file that is read, and what parsing each gave; both in the order of `plans`.
+
+    InputError or ConfigError where a file named on the command line itself cannot be used.
+    """
+    sums: list[Future[dict[int, str]] | None] = []
+    parts: list[list[Future[dict[str, Any]]]] = []
+    for number, plan in enumerate(plans):
+        is_read = plan.action in ("read", "resume")
+        is_unsummed = is_read and not plan.sha256
+        sums.append(executor.submit(prefix_digests, plan.found.path, plan.size_bytes) if is_unsummed else None)
+        jobs = jobs_of(home, plan, number, is_hashed=privacy.identifiers == "hashed") if is_read else ()
+        parts.append([executor.submit(parse_part, job) for job in jobs])
+    outcomes: list[Outcome] = []
+    done: list[Plan] = []
+    with progress("reading logs", sum(map(len, parts))) as advance:
+        for plan, digest, futures in zip(plans, sums, parts, strict=True):
+            try:
+                outcomes.append(_outcome(plan, futures, advance))
+            except (InputError, ConfigError) as error:
+                for future in (f for fs in parts for f in fs):
+                    future.cancel()
+                raise type(error)(f"{plan.found.path}: {error}") from error
+            done.append(plan if digest is None else _summed(plan, digest.result()[plan.size_bytes], digests))
+    return done, outcomes
+
+
+def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) -> Outcome:
+    results = []
+    try:
+        for future in futures:
+            results.append(future.result())
+            advance()
+        _check_used(plan, results)
+    except InputError as error:
+        if plan.found.is_named:
+            raise
+        return str(error)
+    return results
+
+
+def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
+    """InputError where all that was read of a new file is rejected: it is of another format, or damaged throughout."""
+    rejects = sum(len(part["rejects"]) for part in results)
+    if not rejects or plan.entry is not None or any(part["runs"] for part in results):
+        return
+    reason = results[0]["rejects"][0][1] if results[0]["rejects"] else "damaged"
+    head = plan.seen.head if plan.seen else Head("")
+    likely = [name for name in candidates(head) if name != plan.found.source.format]
+    hint = f"it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else "check --format and the file"
+    raise InputError(f"no record could be read as {plan.found.source.format} ({rejects} rejected: {reason}); {hint}")
+
+
+def _summed(plan: Plan, sha256: str, digests: Digests) -> Plan:
+    digests.remember(plan.found.path, plan.size_bytes, sha256)
+    return replace(plan, sha256=sha256)
+
+
+def jobs_of(home: Home, plan: Plan, number: int, *, is_hashed: bool) -> Iterator[PartJob]:
+    """The parts of one file; `number` is the file's place in the run."""
+    assert plan.seen is not None
+    bounds = list(_bounds(plan, home.catalog))
+    seen = replace(plan.seen, head=Head(plan.seen.head.name))
+    for part, (start, end) in enumerate(pairwise(bounds)):
+        yield PartJob(
+            seen=seen,
+            source=plan.found.source,
+            source_file=plan.found.source_file,
+            start=start,
+            end=end,
+            is_last=end == bounds[-1],
+            home=str(home.root),
+            folder=str(home.staging / "runs" / f"{number:06}" / f"{part:05}"),
+            is_hashed=is_hashed,
+        )
+
+
+def _bounds(plan: Plan, catalog: Path) -> Iterator[int]:
+    """Byte offsets between parts: where the first begins, where lines end near each multiple of PART_BYTES, the end."""
+    yield plan.start
+    assert plan.seen is not None
+    if plan.size_bytes > plan.start + PART_BYTES and _is_splittable(plan.seen, plan, catalog):
+        with plan.found.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            last = plan.start
+            for wanted in range(plan.start + PART_BYTES, plan.size_bytes, PART_BYTES):
+                cut = view.find(b"\n", wanted, plan.size_bytes) + 1
+                if cut > last and cut < plan.size_bytes:
+                    yield cut
+                    last = cut
+    yield plan.size_bytes
+
+
+def _is_splittable(seen: Look, plan: Plan, catalog: Path) -> bool:
+    module = module_of(plan.found.source.format, catalog)
+    if seen.compression != "none" or seen.layout not in SPLIT_LAYOUTS or module.UNIT != "line":
+        return False
+    if plan.found.source.file_order == "arrival":
+        return False
+    return seen.layout == "lines" or (_takes_tables(module) and not _has_quotes(plan.found.path))
+
+
+def _takes_tables(module: Any) -> bool:
+    return hasattr(module, "fields_of")
+
+
+def _has_quotes(path: Path) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        return view.find(b'"') >= 0

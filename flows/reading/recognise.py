@@ -1,0 +1,69 @@
+"""Which format a file is in: for `--format auto`, and to say what a file looks like when it is not what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flows.reading.formats import mapping_files, module_of, python_formats, read_mapping
+from transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flows.reading.look import Look
+    from transforms.batches import Head
+    from transforms.fleet import Source
+
+AUTO = "auto"
+
+
+def recognised(seen: Look, source: Source, catalog: Path | None = None) -> Source:
+    """`source` with the format that the file is in, where it says "auto"; InputError where none or two fit."""
+    if source.format != AUTO:
+        return source
+    fits = candidates(seen.head, catalog)
+    if len(fits) == 1:
+        return replace(source, format=next(iter(fits)))
+    if fits:
+        listed = "; ".join(f"{name} ({why})" for name, why in fits.items())
+        raise InputError(f"{seen.path}: two formats fit: {listed}; say which with --format")
+    raise InputError(f"{seen.path}: {unfit(seen.head)}")
+
+
+def candidates(head: Head, catalog: Path | None = None) -> dict[str, str]:
+    """Formats that a file with this head may be in, each with the reason in a few words."""
+    fits: dict[str, str] = {}
+    for name in python_formats():
+        why = module_of(name, catalog).recognise(head)
+        if why:
+            fits[name] = why
+    for name, path in mapping_files(catalog).items():
+        wanted = read_mapping(path).get("recognise", {})
+        if _fits(head, wanted):
+            fits[name] = "columns " + ", ".join(wanted.get("columns", ()) or wanted.get("keys", ()))
+    return fits
+
+
+def _fits(head: Head, wanted: dict[str, list[str]]) -> bool:
+    columns, keys = set(wanted.get("columns", ())), set(wanted.get("keys", ()))
+    if columns and columns <= set(head.columns):
+        return True
+    return bool(keys) and bool(head.records) and all(keys <= record.keys() for record in head.records[:3])
+
+
+def unfit(head: Head) -> str:
+    """Why no format fits a file with this head, and what to do, in one line."""
+    for text, advice in UNFIT:
+        if any(text in line for line in head.text):
+            return advice
+    return "its format is not recognised; name it with --format, or map its fields with --format mapped --map FILE.toml"
+
+
+NO_TOKENS = (
+    "vLLM's text log carries no tokens and no times per request; "
+    "ingest its OTLP traces (--otlp-traces-endpoint, format otel) or the gateway's log instead"
+)
+NO_TIMES = "a SWE-agent trajectory has no request times and no tokens per request; ingest the gateway's log instead"
+UNFIT = (("Avg prompt throughput:", NO_TOKENS), ('"model_stats"', NO_TIMES))
+"""Logs that cannot serve: a text that gives them away, and what would serve."""
