@@ -24,7 +24,7 @@ from reports.printed import (
     window,
     yes_no,
 )
-from reports.words import about_word, demand_word, gap_word, measure_word, model_word, phase_word
+from reports.words import about_word, demand_word, file_word, gap_word, measure_word, model_word, phase_word
 
 MOST_ROWS = 200
 """Most rows of a printed table; the warehouse has the rest."""
@@ -198,7 +198,7 @@ def latency(marts: Marts, deployment_id: str) -> Table:
 def data_quality(marts: Marts) -> Table:
     """What was read from each file, and how much of it is unknown."""
     return table("Records read, by file", _first(rows(marts, "mart_data_quality")), [
-        Column("source_file", "File", shortened, is_text=True),
+        Column("source_file", "File", file_word, is_text=True),
         Column("source", "Format", text, is_text=True),
         Column("status", "Status", text, is_text=True),
         Column("read_rows", "Read", whole),
@@ -220,7 +220,7 @@ def rejects(marts: Marts) -> Table:
     """Why records were rejected."""
     frame = rows(marts, "mart_rejects").sort("rejected_rows", "source_file", "reason", descending=[True, False, False])
     return table("Rejected records, by reason", _first(frame), [
-        Column("source_file", "File", shortened, is_text=True),
+        Column("source_file", "File", file_word, is_text=True),
         Column("reason", "Reason", text, is_text=True),
         Column("rejected_rows", "Records", whole),
     ], "mart_rejects", empty="No record was rejected.", note=_left_out(marts, "mart_rejects"))  # fmt: skip

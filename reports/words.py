@@ -6,6 +6,8 @@ from reports.blocks import text
 from reports.marts import ALL
 from reports.printed import shortened
 
+FILE_LENGTH = 80
+
 
 def demand_word(demand: str | None) -> str:
     """A demand in words: "KV memory", "compute" or "latency"."""
@@ -30,6 +32,11 @@ def measure_word(measure: str | None) -> str:
 def about_word(deployment_id: str | None) -> str:
     """A deployment's name, or "whole fleet"."""
     return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+
+
+def file_word(path: str | None) -> str:
+    """A log file's path, its middle left out only where it is longer than FILE_LENGTH."""
+    return shortened(text(path), FILE_LENGTH)
 
 
 def model_word(model: str | None) -> str:

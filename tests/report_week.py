@@ -7,10 +7,16 @@ import random
 import tomllib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+
+from reports.bundle import bundle
+from reports.html import html
+from reports.page import Page
+from reports.review import review_page
 
 WEEK, BEFORE = "2026-W47", "2026-W46"
 MONDAY = datetime(2026, 11, 16)  # noqa: DTZ001 - the warehouse's moments have no zone and are UTC
@@ -88,8 +94,13 @@ def decision(deployment_id: str, needed: int, now: int, action: str, **more: Any
     } | more  # fmt: skip
 
 
-def full_week(seed: int = 7, windows: int = 2016) -> dict[str, pl.DataFrame]:
+def full_week(windows: int = 2016) -> dict[str, pl.DataFrame]:
     """Three deployments with traffic, one of them named to do harm, and one deployment without any."""
+    return dict(_full_week(windows))
+
+
+@cache
+def _full_week(windows: int, seed: int = 7) -> dict[str, pl.DataFrame]:
     random_ = random.Random(seed)
     names = ["chat", "coding-agent", HOSTILE]
     tables = empty_week()
@@ -253,3 +264,26 @@ def _sources() -> dict[str, pl.DataFrame]:
             {"deployment_id": HOSTILE, "code": "no_interval", "text": "No price for this GPU: cost is not given."},
         ]),
     }  # fmt: skip
+
+
+VERSIONS = {"kvledger": "0.1.0", "duckdb": "2.0.1"}
+
+
+@cache
+def drawing_code() -> str:
+    """The charts' JavaScript, made once a test process."""
+    return bundle()
+
+
+def page_of(tables: dict[str, pl.DataFrame]) -> Page:
+    return review_page(tables, WEEK, VERSIONS, ["kvledger review --week 2026-W47"])
+
+
+@cache
+def full_page() -> Page:
+    return page_of(full_week())
+
+
+@cache
+def full_html() -> str:
+    return html(full_page(), drawing_code())
