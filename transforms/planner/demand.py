@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from transforms.planner.pace import Pace
     from transforms.planner.replica import Replica
+    from transforms.planner.step_time import Number
     from transforms.planner.timeline import Timeline
     from transforms.planner.traffic import Window
 
@@ -59,7 +60,7 @@ def week_peak(series: Reals) -> Peak:
     return Peak(float(hours[busiest]), busiest, hours.reshape(-1, DAY_S // HOUR_S).max(axis=1))
 
 
-def kv_demand(peak_bytes: Reals | float, replica: Replica, headroom_ratio: float) -> Reals | float:
+def kv_demand(peak_bytes: Number, replica: Replica, headroom_ratio: float) -> Number:
     """Replicas whose KV memory holds `peak_bytes` with the headroom on top."""
     return peak_bytes * (1 + headroom_ratio) / replica.kv_capacity_bytes
 
@@ -82,7 +83,7 @@ def compute_work(timeline: Timeline, replica: Replica, pace: Pace) -> Reals:
     return _trailing_means(sweep.means()[0], max(1, int(replica.ttft_p95_s)))
 
 
-def compute_demand(peak_work: Reals | float, headroom_ratio: float) -> Reals | float:
+def compute_demand(peak_work: Number, headroom_ratio: float) -> Number:
     """Replicas that do `peak_work` replica-seconds per second with the headroom on top."""
     return peak_work * (1 + headroom_ratio)
 

@@ -1,0 +1,88 @@
+"""One deployment's week looked at: residency at both paces, the three demands, and how today's fleet stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.planner.demand import compute_work, latency_demand, week_peak
+from transforms.planner.instant_peak import instant_max_bytes
+from transforms.planner.pace import planned_batch, slo_pace
+from transforms.planner.residency import HOUR_S, request_residency, tool_wait_residency, total_block_bytes
+from transforms.planner.sweep import MICROS
+from transforms.planner.timeline import accepted, observed_timeline, slo_timeline
+from transforms.planner.traffic import windows_of
+
+if TYPE_CHECKING:
+    from transforms.planner.demand import LatencyDemand, Peak
+    from transforms.planner.pace import Pace, PlannedBatch
+    from transforms.planner.replica import Replica
+    from transforms.planner.residency import PhaseResidency, Residency
+    from transforms.planner.timeline import Timeline
+    from transforms.workload import Workload
+
+CENSORING_FILL_RATIO = 0.9
+"""Observed residency above this share of today's capacity says what the fleet allowed, not what was asked for."""
+
+CENSORING_QUEUE_RATIO = 0.5
+"""And so does a p95 queue time above this share of the promised time to first token."""
+
+QUEUE_QUANTILE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class WeekDemands:
+    """What a week asks of one deployment; peaks in bytes and in replica-seconds per second."""
+
+    pace: Pace
+    batch: PlannedBatch | None
+    observed: Timeline
+    slo: Timeline
+    observed_residency: Residency
+    slo_residency: Residency
+    tool_waits: PhaseResidency
+    kv: Peak
+    kv_observed: Peak
+    kv_instant_bytes: float
+    """Instantaneous maximum of the busiest hour at SLO pace."""
+    compute: Peak
+    latency: LatencyDemand
+    refused_requests: int
+    """Prompts that today's max_model_len refuses: no part of the demands."""
+    is_censored: bool
+
+
+def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> WeekDemands:
+    """Residency and the three demands of `workload` on a fleet of `replica`s, `now_replicas` of which stand today."""
+    pace = slo_pace(replica)
+    observed, slo = observed_timeline(workload, replica, pace), slo_timeline(workload, replica, pace)
+    observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
+    kv, kv_observed = week_peak(total_block_bytes(slo_residency)), week_peak(total_block_bytes(observed_residency))
+    hour_us = (kv.hour * HOUR_S * MICROS, (kv.hour + 1) * HOUR_S * MICROS)
+    is_full = kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas
+    return WeekDemands(
+        pace=pace,
+        batch=planned_batch(replica, slo.prompt_tokens, slo.output_tokens),
+        observed=observed,
+        slo=slo,
+        observed_residency=observed_residency,
+        slo_residency=slo_residency,
+        tool_waits=tool_wait_residency(workload.tool_waits, replica),
+        kv=kv,
+        kv_observed=kv_observed,
+        kv_instant_bytes=instant_max_bytes(slo, replica, *hour_us),
+        compute=week_peak(compute_work(slo, replica, pace)),
+        latency=latency_demand(windows_of(workload, replica), replica),
+        refused_requests=int((~accepted(workload, replica)).sum()),
+        is_censored=is_full or _is_queueing(workload, replica, hour_us),
+    )
+
+
+def _is_queueing(workload: Workload, replica: Replica, hour_us: tuple[int, int]) -> bool:
+    """Whether the logged queue times of the busiest hour eat half of the promise; unknown ones say nothing."""
+    is_inside = (workload.arrived_us >= hour_us[0]) & (workload.arrived_us < hour_us[1])
+    queued_s = workload.queue_s[is_inside & ~np.isnan(workload.queue_s)]
+    limit_s = CENSORING_QUEUE_RATIO * replica.ttft_p95_s
+    return len(queued_s) > 0 and float(np.quantile(queued_s, QUEUE_QUANTILE)) > limit_s
