@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.manifest import GENERATION, Entry, base_name
-from flows.reading.formats import module_of, with_defaults
+from flows.reading.formats import AUTO, module_of, with_defaults
 from flows.reading.look import Look, look
-from flows.reading.recognise import AUTO, recognised
+from flows.reading.recognise import recognised
 from transforms.errors import InputError
 
 if TYPE_CHECKING:

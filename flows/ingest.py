@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import errno
 import shutil
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from flows.commit import Staged, commit
 from flows.discover import Digests, Plan, find_files, plan_file
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from flows.manifest import Entry
     from flows.progress import Progress
     from transforms.fleet import Privacy, Source
+
+
+COUNTS = ("read", "loaded", "duplicates", "rejected", "ignored")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class IngestResult:
 
     files: list[FileResult] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The run as the one JSON object of `kvledger ingest --json`."""
+        totals = {count: self.total(count) for count in COUNTS[:-1]}
+        return {**totals, "files": [asdict(file) for file in self.files], "warnings": self.warnings}
 
     def total(self, count: str) -> int:
         """Sum over the files of `read`, `loaded`, `duplicates`, `rejected` or `ignored`."""
@@ -103,7 +111,7 @@ def _results(
 ) -> list[FileResult]:
     """One result per file; InputError where no file could be read and none had been read before."""
     out = [_result(plan, outcome, committed) for plan, outcome in zip(plans, outcomes, strict=True)]
-    if all(file.status in ("refused", "empty") for file in out):
+    if out and all(file.status in ("refused", "empty") for file in out):
         first = next((file for file in out if file.reason), None)
         raise InputError(first.reason if first else f"{plans[0].found.path}: is empty, and so is all beside it")
     return out

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SETTINGS = tuple(f.name for f in fields(Source) if f.name not in ("format", "path", "name", "map"))
-COLUMNAR = ("mapped", "kvledger")
-"""Read by the columnar reader; every mapping file is `mapped` with its own columns."""
+AUTO = "auto"
+"""In place of a format: the one that is recognised."""
 
 
 def python_formats() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flows.reading.formats import mapping_files, module_of, python_formats, read_mapping
+from flows.reading.formats import AUTO, mapping_files, module_of, python_formats, read_mapping
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from flows.reading.look import Look
     from transforms.batches import Head
     from transforms.fleet import Source
-
-AUTO = "auto"
 
 
 def recognised(seen: Look, source: Source, catalog: Path | None = None) -> Source:

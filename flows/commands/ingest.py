@@ -1,0 +1,151 @@
+"""`kvledger ingest`: log files into the lake, each row once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, NoPrefectOption, WaitOption
+from flows.home import locked, open_home
+from flows.log import log_to_home
+from flows.printing import print_json, print_line, print_note
+from transforms.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from flows.execution import Stages
+    from flows.home import Home
+    from flows.ingest import IngestResult
+    from transforms.fleet import Privacy, Source
+
+CHOICES = {
+    "time_unit": ("s", "ms", "us", "ns"),
+    "file_order": ("arrival",),
+    "cached_tokens": ("inside", "outside"),
+    "reasoning_tokens": ("inside", "outside"),
+    "zero_usage": ("missing", "zero"),
+}
+"""Values of the source settings that are words (DESIGN.md, Formats)."""
+
+
+PathsArgument = Annotated[list[str], typer.Argument(metavar="PATH…", help="Files, folders or patterns.")]
+FormatOption = Annotated[str, typer.Option("--format", help="Format of the logs, or auto.")]
+MapOption = Annotated[Path | None, typer.Option("--map", help="Mapping file for --format mapped.")]
+TimezoneOption = Annotated[str | None, typer.Option(help="Zone of time stamps that name none.")]
+TimeUnitOption = Annotated[str | None, typer.Option(help="Unit of numeric time stamps: s, ms, us, ns.")]
+OriginOption = Annotated[str | None, typer.Option(help="Instant that relative time stamps count from.")]
+FileOrderOption = Annotated[str | None, typer.Option(help="arrival: lines are in order of arrival.")]
+CachedOption = Annotated[str | None, typer.Option(help="inside or outside the prompt's count.")]
+ReasoningOption = Annotated[str | None, typer.Option(help="inside or outside the output's count.")]
+ZeroOption = Annotated[str | None, typer.Option(help="What 0 tokens mean: missing or zero.")]
+BlockOption = Annotated[int | None, typer.Option(help="Tokens in a block of prefix ids.", min=1)]
+RateOption = Annotated[float | None, typer.Option(help="Spreads weka sessions in time.", min=0)]
+
+
+def ingest(
+    paths: PathsArgument,
+    *,
+    log_format: FormatOption,
+    map_file: MapOption = None,
+    timezone: TimezoneOption = None,
+    time_unit: TimeUnitOption = None,
+    origin: OriginOption = None,
+    file_order: FileOrderOption = None,
+    cached_tokens: CachedOption = None,
+    reasoning_tokens: ReasoningOption = None,
+    zero_usage: ZeroOption = None,
+    block_tokens: BlockOption = None,
+    session_rate_per_s: RateOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    fleet: FleetOption = None,
+    wait: WaitOption = 0.0,
+    no_prefect: NoPrefectOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Read log files into the lake: every request once, whatever was read before."""
+    from flows.fleet import load_fleet
+    from transforms.fleet import Source
+
+    settings: dict[str, Any] = {
+        "timezone": timezone,
+        "time_unit": time_unit,
+        "origin": origin,
+        "file_order": file_order,
+        "cached_tokens": cached_tokens,
+        "reasoning_tokens": reasoning_tokens,
+        "zero_usage": zero_usage,
+        "block_tokens": block_tokens,
+        "session_rate_per_s": session_rate_per_s,
+        "map": _mapping(log_format, map_file),
+    }
+    _check(settings)
+    place = open_home(home)
+    _check_format(log_format, place.catalog)
+    sources = [Source(log_format, path, **settings) for path in paths]
+    privacy = load_fleet(fleet, place).fleet.privacy
+    result = _run(place, sources, privacy, wait_s=wait, no_prefect=no_prefect)
+    for warning in result.warnings:
+        print_note(f"warning: {warning}")
+    if json:
+        print_json(result.summary())
+    else:
+        _print(result)
+
+
+def _run(place: Home, sources: list[Source], privacy: Privacy, *, wait_s: float, no_prefect: bool) -> IngestResult:
+    from flows.execution import execution
+    from flows.progress import progress
+
+    def body(stages: Stages) -> IngestResult:
+        from flows.ingest import ingest as ingest_files
+
+        return stages.run(
+            "ingest",
+            ingest_files,
+            place,
+            sources,
+            base=Path.cwd(),
+            privacy=privacy,
+            progress=progress,
+            executor=stages.executor,
+        )
+
+    with locked(place, wait_s), execution(place, no_prefect=no_prefect) as way:
+        log_to_home(place)
+        return way.run("ingest", body)
+
+
+def _mapping(log_format: str, map_file: Path | None) -> dict[str, Any] | None:
+    from flows.reading.formats import read_mapping
+
+    if log_format == "mapped" and map_file is None:
+        raise ConfigError("--format mapped needs --map FILE.toml, which says which field is which column")
+    return None if map_file is None else read_mapping(map_file)
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """ConfigError where a setting is none of the words it may be, or names no time zone."""
+    from transforms.fields.clock import zone_of
+
+    for name, words in CHOICES.items():
+        value = settings[name]
+        if value is not None and value not in words:
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(f"{flag} {value}: must be {' or '.join(words)}{nearest(value, words)}")
+    zone_of(settings["timezone"])
+
+
+def _check_format(log_format: str, catalog: Path) -> None:
+    from flows.reading.formats import AUTO, module_of
+
+    if log_format != AUTO:
+        module_of(log_format, catalog)
+
+
+def _print(result: IngestResult) -> None:
+    for file in result.files:
+        counts = f"{file.loaded:,} loaded, {file.duplicates:,} duplicates, {file.rejected:,} rejected of {file.read:,}"
+        print_line(f"{file.source_file}: {file.status} ({file.source}): {file.reason or counts}")
+    total = {count: f"{result.total(count):,}" for count in ("read", "loaded", "duplicates", "rejected")}
+    print_line("{read} read = {loaded} loaded + {duplicates} duplicates + {rejected} rejected".format_map(total))
