@@ -96,7 +96,7 @@ def _result_rows(account: KvAccount) -> Iterator[tuple[str, ...]]:
     yield "block", f"{account.block_size_tokens:,} tokens, {block:,} bytes on each GPU"
     yield "blocks", f"{_gib(account.available_bytes_per_gpu)} ÷ {_gib(block)} = {account.num_blocks:,}"
     yield "engine prints", f"{account.reported_tokens:,} tokens"
-    yield "one request may hold", f"{account.capacity_tokens:,} tokens"
+    yield "physically fit", f"{account.capacity_tokens:,} tokens that every attention layer keeps"
     yield "replica", f"{_gib(account.capacity_bytes)} of KV on {account.gpus} GPU(s)"
     for group in account.groups:
         held = f"{_gib(group.fixed_bytes)} a request" if group.fixed_bytes else f"{_gib(group.bytes_per_block)} a block"

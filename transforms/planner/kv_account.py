@@ -54,7 +54,7 @@ def check_starts(account: KvAccount, where: str) -> None:
     if account.starts or account.max_model_len is None:
         return
     raise CapacityError(
-        f"{where}: max_model_len {account.max_model_len:,} does not fit the {account.num_blocks:,} blocks of KV; "
+        f"{where}: max_model_len {account.max_model_len} does not fit the {account.num_blocks:,} blocks of KV; "
         f"the largest that fits is {account.largest_max_model_len}"
     )
 

@@ -63,33 +63,30 @@ class KvAccount:
     reported_tokens: int
     """What this engine version prints as its KV cache size."""
     capacity_tokens: int
-    """What one request can hold at most, beside the fixed share of its windows and states."""
+    """What physically fits while every attention layer keeps it, beside the states of one request."""
     max_model_len: int | None
     blocks_per_request: int | None
     max_concurrency: float | None
     starts: bool
     largest_max_model_len: int
+    state_pool_bytes: int
+    """Bytes on the whole replica for states that do not share the blocks (SGLang)."""
     groups: tuple[KvGroup, ...]
     lines: tuple[KvLine, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def capacity_bytes(self) -> int:
-        """KV bytes of the whole replica that blocks can fill."""
-        return self.num_blocks * self.bytes_per_block
-
-    @property
-    def capacity_bytes_per_gpu(self) -> int:
-        """KV bytes of the fullest GPU that blocks can fill."""
-        return self.num_blocks * self.bytes_per_block_per_gpu
+        """KV bytes of the whole replica that blocks and states can fill."""
+        return self.num_blocks * self.bytes_per_block + self.state_pool_bytes
 
     def held_bytes(self, tokens: int) -> int:
         """Bytes that one request of `tokens` tokens holds on the whole replica."""
         return sum(group.held_bytes(tokens) for group in self.groups)
 
-    def held_bytes_per_gpu(self, tokens: int) -> float:
-        """Bytes that one request of `tokens` tokens holds on the fullest GPU."""
-        return self.held_bytes(tokens) * self.bytes_per_block_per_gpu / self.bytes_per_block
+    def per_gpu(self, replica_bytes: float) -> float:
+        """Bytes on the fullest GPU of `replica_bytes` held on the whole replica."""
+        return replica_bytes * self.bytes_per_block_per_gpu / self.bytes_per_block
 
 
 def largest_length(blocks_needed: Callable[[int], int], blocks: int, bound_tokens: int) -> int:

@@ -72,12 +72,13 @@ def sglang_account(
         bytes_per_block_per_gpu=int(pools.cell_bytes * page),
         bytes_per_block=int(replica.cell_bytes * page) * tp,
         reported_tokens=tokens,
-        capacity_tokens=tokens,
+        capacity_tokens=int(tokens * WINDOW_TOKENS_RATIO) if pools.window_bytes else tokens,
         max_model_len=length,
         blocks_per_request=None if length is None else -(-length // page),
         max_concurrency=None if length is None else min(tokens / length, slots or tokens / length),
         starts=0 < (length or 1) <= tokens,
         largest_max_model_len=tokens,
+        state_pool_bytes=(slots or 0) * replica.state_bytes * tp,
         groups=_groups(replica, page, tp),
     )
 

@@ -50,5 +50,6 @@ def tensorrt_llm_account(
         max_concurrency=None if length is None else blocks * block / length,
         starts=0 < (length or 1) <= blocks * block,
         largest_max_model_len=blocks * block,
+        state_pool_bytes=0,
         groups=tuple(groups),
     )

@@ -73,7 +73,7 @@ _VLLM_CHANGES: tuple[tuple[Version, dict[str, Any]], ...] = (
 
 # First and newest version whose rules we have read or checked against logs.
 _KNOWN: dict[str, tuple[Version, Version]] = {
-    VLLM: ((0, 6), (0, 33)),
+    VLLM: ((0, 5), (0, 33)),
     VLLM_ASCEND: ((0, 7), (0, 33)),
     SGLANG: ((0, 3), (0, 5)),
     TENSORRT_LLM: ((0, 9), (1, 2)),

@@ -64,7 +64,8 @@ def vllm_account(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvForm
     """KV account of vLLM with `available_bytes` for KV on every GPU."""
     if shape.has_state and not rules.has_state_pages:
         rules = replace(rules, is_v0=True, is_token_concurrency=True)  # such models fell back to V0 until 0.10
-    plan = _plan(shape, engine, rules, kv)
+    hybrid = uses_hybrid_manager(shape, engine, rules)
+    plan = _plan(shape, engine, rules, kv, hybrid=hybrid)
     per_block = plan.stage_block_bytes
     num_blocks = min(available_bytes // size for size in per_block if size)
     length = engine.max_model_len or shape.max_position_embeddings
@@ -88,20 +89,23 @@ def vllm_account(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvForm
         bytes_per_block_per_gpu=max(per_block),
         bytes_per_block=sum(per_block) * tp,
         reported_tokens=_reported(plan, num_blocks, block_size, concurrency, length),
-        capacity_tokens=_capacity(plan, num_blocks, block_size),
+        capacity_tokens=_capacity(plan, num_blocks),
         max_model_len=length,
         blocks_per_request=plan.blocks_needed(length) if length else None,
         max_concurrency=concurrency,
         starts=largest >= (length or 1),
         largest_max_model_len=largest,
+        state_pool_bytes=0,
         groups=_kv_groups(plan, sum(per_block) * tp),
     )
 
 
-def _plan(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat) -> Plan:
+def _plan(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat, *, hybrid: bool) -> Plan:
+    stages = _stages(shape, engine)
+    if not hybrid and len({_span(cache) for stage in stages for cache in stage}) > 1:
+        stages = [tuple(_whole(cache) for cache in stage) for stage in stages]
     pages = [
-        [page for cache in stage if (page := _page(cache, shape, engine, rules, kv)) is not None]
-        for stage in _stages(shape, engine)
+        [page for cache in stage if (page := _page(cache, shape, engine, rules, kv)) is not None] for stage in stages
     ]
     if not any(pages):
         raise ConfigError(f"{shape.where}: no layer keeps KV; there is nothing to account for")
@@ -136,28 +140,28 @@ def _page(cache: Layer, shape: ModelShape, engine: Engine, rules: VllmRules, kv:
     if not isinstance(cache, AttentionLayer):
         return Page(FULL, tokens, size, layout=(token_bytes(cache, kv),))
     layout = (cache.kv_heads, cache.key_head_dim, cache.value_head_dim)
-    if _keeps_whole(cache, shape, engine, rules):
+    if not (cache.window_tokens or cache.chunk_tokens):
         return Page(FULL, tokens, size, layout=layout)
     kind = WINDOW if cache.window_tokens else CHUNK
     return Page(kind, tokens, size, cache.window_tokens or cache.chunk_tokens or 0, layout)
 
 
-def _keeps_whole(cache: AttentionLayer, shape: ModelShape, engine: Engine, rules: VllmRules) -> bool:
-    """Whether a layer is counted as full attention: it is, or its model mixes kinds and the hybrid manager is off."""
-    if rules.is_v0 or not (cache.window_tokens or cache.chunk_tokens):
-        return True
-    spans = {
-        (c.window_tokens, c.chunk_tokens) if isinstance(c, AttentionLayer) else None
-        for layer in shape.layers
-        for c in layer
-    }
-    return len(spans) > 1 and not uses_hybrid_manager(shape, engine, rules)
+def _span(cache: Layer) -> tuple[int, int]:
+    """Window and chunk of a layer, 0 where it has none."""
+    return (cache.window_tokens or 0, cache.chunk_tokens or 0) if isinstance(cache, AttentionLayer) else (0, 0)
+
+
+def _whole(cache: Layer) -> Layer:
+    """Count a windowed or chunked layer as full attention."""
+    return replace(cache, window_tokens=None, chunk_tokens=None) if isinstance(cache, AttentionLayer) else cache
 
 
 def uses_hybrid_manager(shape: ModelShape, engine: Engine, rules: VllmRules) -> bool:
     """Whether layers of several kinds keep their own block tables; ConfigError where states need it and it is off."""
     has_chunks = any(isinstance(c, AttentionLayer) and c.chunk_tokens for layer in shape.layers for c in layer)
     chosen = None if engine.disable_hybrid_kv_cache_manager is None else not engine.disable_hybrid_kv_cache_manager
+    if rules.is_v0:
+        return False
     if shape.has_state and chosen is False:
         raise ConfigError(f"{shape.where}: vLLM does not start a model with states without the hybrid KV cache manager")
     if chosen is not None:
@@ -181,13 +185,15 @@ def _reported(plan: Plan, num_blocks: int, block_size: int, concurrency: float |
     return num_blocks // len(plan.groups) * block_size * plan.cp
 
 
-def _capacity(plan: Plan, num_blocks: int, block_size: int) -> int:
-    """Tokens of one request in all blocks that its windows and states leave to full attention."""
-    full = [group for group in plan.groups if group.page.kind == FULL]
-    if not full:
-        return num_blocks // len(plan.groups) * block_size * plan.cp
-    fixed = sum(_held_blocks(plan, group.page) or 0 for group in plan.groups if group.page.kind != FULL)
-    return max(0, num_blocks - fixed) // len(full) * full[0].page.block_tokens * plan.cp
+def _capacity(plan: Plan, num_blocks: int) -> int:
+    """Tokens that fit while every attention layer keeps them, beside the states of one request."""
+    states = sum(plan.state_blocks(group.page, 1) for group in plan.groups if group.page.kind == STATE)
+    blocks_of = [group.page.block_tokens * plan.cp for group in plan.groups if group.page.kind != STATE]
+
+    def needed(tokens: int) -> int:
+        return states + sum(_blocks(tokens, block) for block in blocks_of)
+
+    return largest_length(needed, num_blocks, 0)
 
 
 def _held_blocks(plan: Plan, page: Page) -> int | None:

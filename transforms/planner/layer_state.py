@@ -69,7 +69,10 @@ def _kimi_delta(config: Config) -> StateLayer:
 
 def _mamba2(config: Config) -> StateLayer:
     heads = needed(config, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
-    dim = needed(config, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
+    if value_of(config, "mamba_d_head") == "auto":  # Bamba, Granite-4: the heads share the widened hidden state
+        dim = needed(config, "mamba_expand") * needed(config, *HIDDEN) // heads
+    else:
+        dim = needed(config, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
     state = needed(config, "ssm_state_size", "mamba_d_state")
     return StateLayer(
         MAMBA_2,
