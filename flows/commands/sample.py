@@ -15,6 +15,7 @@ MEBIBYTE = 1024**2
 
 
 def sample(
+    *,
     home: HomeOption = DEFAULT_HOME,
     output: Annotated[Path | None, typer.Option("--output", help="Folder for the logs; default HOME/sample.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another number gives other logs.", min=0)] = 2026,

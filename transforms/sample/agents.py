@@ -16,11 +16,11 @@ from transforms.sample.published import (
     AGENT_TURNS,
     AGENT_USER_TURN_RATIO,
     AGENT_USER_WAIT_S,
-    COMPACTION_RATIO,
     SUBAGENT_TURNS,
     TOOL_WAIT_S,
     draw,
     draw_tokens,
+    spread,
 )
 from transforms.sample.rhythm import OFFICE_HOURS, OFFICE_WEEK, session_starts
 from transforms.sample.services import AGENT, week_of
@@ -48,7 +48,6 @@ AT_ONCE_S = 0.2
 
 LEAST_MESSAGE_TOKENS = 30
 CONTEXT_TOKENS = AGENT.engine.max_model_len
-COMPACT_AT_TOKENS = int(COMPACTION_RATIO * CONTEXT_TOKENS)
 
 
 class Turn(NamedTuple):
@@ -84,12 +83,20 @@ class Row(NamedTuple):
     tool_results: int
 
 
+class Line(NamedTuple):
+    """One chain of a session: where it starts, and the caller's limit of output tokens."""
+
+    chain: int
+    session: int
+    limit: int
+
+
 @dataclass
 class Walk:
     """Rows and chains of the sessions walked so far, and the turns still to be used."""
 
     turns: list[Turn]
-    limits: list[int]
+    compact_at_tokens: int
     rows: list[Row] = field(default_factory=list)
     starts_s: list[float] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -128,21 +135,22 @@ def plan_agents(rng: np.random.Generator, identity: int, day: int, scale: float)
     tenants = AGENT.tenants
     tenant = rng.choice(len(tenants), count, p=[t.share_ratio for t in tenants])
     user = (np.array([t.users for t in tenants])[tenant] * rng.random(count)).astype(np.int64)
-    lengths = draw_tokens(AGENT_TURNS, rng.random(count))
+    lengths = draw_tokens(AGENT_TURNS, spread(rng, count))
     firsts = draw_tokens(AGENT_FIRST_TOKENS, rng.random(count))
-    walk = Walk(_turns(rng, int(lengths.sum() * 1.25) + 64, week.prompt_factor), [t.limit_tokens for t in tenants])
+    walk = Walk(_turns(rng, int(lengths.sum() * 1.25) + 64), int(CONTEXT_TOKENS * week.compact_at_ratio))
     for session in range(count):
-        limit = walk.limits[int(tenant[session])]
-        _walk_session(walk, session, float(starts[session]), int(lengths[session]), int(firsts[session]), limit)
+        limit = tenants[int(tenant[session])].limit_tokens
+        line = Line(walk.chain(float(starts[session]), -1, 0), session, limit)
+        _walk_session(walk, line, int(lengths[session]), int(firsts[session]))
     calls = _calls(walk.rows, identity)
     chains = Chains(np.array(walk.starts_s), np.array(walk.parents, np.int64), np.array(walk.agents, np.int64))
     return Plan(Sessions(mixed(identity, np.arange(count)), tenant, user), chains, calls)
 
 
-def _turns(rng: np.random.Generator, count: int, prompt_factor: float) -> list[Turn]:
+def _turns(rng: np.random.Generator, count: int) -> list[Turn]:
     columns = (
         draw_tokens(AGENT_OUTPUT_TOKENS, rng.random(count)),
-        draw_tokens(AGENT_GROWTH_TOKENS, rng.random(count), prompt_factor),
+        draw_tokens(AGENT_GROWTH_TOKENS, rng.random(count)),
         draw(TOOL_WAIT_S, rng.random(count)),
         draw(AGENT_USER_WAIT_S, rng.random(count)),
         rng.random(count) < AGENT_USER_TURN_RATIO,
@@ -160,43 +168,42 @@ def _turns(rng: np.random.Generator, count: int, prompt_factor: float) -> list[T
     return [Turn(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _walk_session(walk: Walk, session: int, start_s: float, turns: int, first: int, limit: int) -> None:
-    chain = walk.chain(start_s, -1, 0)
+def _walk_session(walk: Walk, line: Line, turns: int, first: int) -> None:
     context = Context(prompt=first, shared=min(AGENT_SYSTEM_TOKENS, first - LEAST_MESSAGE_TOKENS))
     turn = walk.turn()
     for left in range(turns - 1, -1, -1):
         following = walk.turn()
         tools = 0 if left == 0 or following.is_user else turn.tools
         subagents = turn.subagents if tools else 0
-        _add(walk, chain, session, context, turn, limit, subagents or tools)
+        _add(walk, line, context, turn, subagents or tools)
         parent = len(walk.rows) - 1
         for number in range(subagents):
-            _walk_subagent(walk, session, parent, 16 * parent + number + 1, turn.subagent_turns, limit)
+            _walk_subagent(walk, line, parent, 16 * parent + number + 1, turn.subagent_turns)
         _grow(context, walk.rows[parent], following, AT_ONCE_S if subagents else turn.tool_wait_s)
-        if left and context.prompt > COMPACT_AT_TOKENS:
-            _compact(walk, chain, session, context, turn, limit)
+        if left and context.prompt > walk.compact_at_tokens:
+            _compact(walk, line, context, turn)
         turn = following
 
 
-def _walk_subagent(walk: Walk, session: int, parent: int, agent: int, turns: int, limit: int) -> None:
-    chain = walk.chain(float("nan"), parent, agent)
+def _walk_subagent(walk: Walk, main: Line, parent: int, agent: int, turns: int) -> None:
+    line = main._replace(chain=walk.chain(float("nan"), parent, agent))
     context = Context(SUBAGENT_SYSTEM_TOKENS + SUBAGENT_TASK_TOKENS, SUBAGENT_SYSTEM_TOKENS, gap_s=AT_ONCE_S)
     for left in range(turns - 1, -1, -1):
         turn = walk.turn()
-        _add(walk, chain, session, context, turn, limit, turn.tools if left else 0)
+        _add(walk, line, context, turn, turn.tools if left else 0)
         _grow(context, walk.rows[-1], turn._replace(is_user=False), turn.tool_wait_s)
-        if context.prompt > COMPACT_AT_TOKENS:
+        if context.prompt > walk.compact_at_tokens:
             break
 
 
-def _add(walk: Walk, chain: int, session: int, context: Context, turn: Turn, limit: int, tools: int) -> None:
+def _add(walk: Walk, line: Line, context: Context, turn: Turn, tools: int) -> None:
     """Append the call that sends `context` and asks for `tools`."""
-    room = min(limit, CONTEXT_TOKENS - context.prompt)
+    room = min(line.limit, CONTEXT_TOKENS - context.prompt)
     output = min(turn.output, room)
     walk.rows.append(
         Row(
-            chain,
-            session,
+            line.chain,
+            line.session,
             OK if turn.output <= room else LENGTH,
             context.gap_s,
             context.prompt,
@@ -204,7 +211,7 @@ def _add(walk: Walk, chain: int, session: int, context: Context, turn: Turn, lim
             context.reuse,
             context.shared,
             int(output * turn.reasoning_ratio),
-            limit,
+            line.limit,
             tools,
             context.results,
         )
@@ -219,11 +226,11 @@ def _grow(context: Context, row: Row, following: Turn, tool_wait_s: float) -> No
     context.gap_s = tool_wait_s if row.tool_calls else following.user_wait_s
 
 
-def _compact(walk: Walk, chain: int, session: int, context: Context, turn: Turn, limit: int) -> None:
+def _compact(walk: Walk, line: Line, context: Context, turn: Turn) -> None:
     """Append the call that summarises `context`, and shrink it to system, summary and files read again."""
-    context.prompt = min(context.prompt, CONTEXT_TOKENS - limit)
+    context.prompt = min(context.prompt, CONTEXT_TOKENS - turn.summary)
     context.reuse = min(context.reuse, context.prompt)
-    _add(walk, chain, session, context, turn._replace(output=turn.summary, reasoning_ratio=0.0), limit, 0)
+    _add(walk, line, context, turn._replace(output=turn.summary, reasoning_ratio=0.0), 0)
     context.prompt = context.shared + turn.summary + turn.restored
     context.reuse, context.results, context.gap_s = 0, 0, AT_ONCE_S
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.sample.calls import Floats, Ints, Uids, mixed
 from transforms.sample.services import DAY_S
-from transforms.sample.traffic import Traffic
+
+if TYPE_CHECKING:
+    from transforms.sample.traffic import Traffic
 
 MICROSECONDS = 1_000_000
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Uids = npt.NDArray[np.uint64]
+Column = Floats | Ints | Uids
 T = TypeVar("T", "Calls", "Chains", "Sessions")
 
 OK, LENGTH, ERROR, UNAVAILABLE, TIMEOUT, LIMITED, TOO_LONG, ABORTED, CACHED, EMBEDDING, HEALTH, FALLBACK = range(12)
@@ -119,10 +120,11 @@ def mixed(seed: int | Uids, number: Ints | Uids) -> Uids:
         return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
 
 
-def calls_of(rows: int, **columns: npt.NDArray[np.int64] | npt.NDArray[np.uint64] | npt.NDArray[np.float64]) -> Calls:
+def calls_of(rows: int, **columns: Column) -> Calls:
     """`rows` attempts with the given columns; what is not given is 0, attempts are first ones."""
-    values: dict[str, npt.NDArray[np.int64] | npt.NDArray[np.uint64] | npt.NDArray[np.float64]] = {
-        f.name: np.zeros(rows, np.float64 if f.name.endswith("_s") else np.int64) for f in fields(Calls)
-    }
-    values["attempt"] = np.ones(rows, np.int64)
-    return Calls(**{**values, **columns})  # type: ignore[arg-type]
+    values: dict[str, Column] = {"attempt": np.ones(rows, np.int64), **columns}
+    for column in fields(Calls):
+        if column.name not in values:
+            is_time = column.name.endswith("_s")
+            values[column.name] = np.zeros(rows, np.float64) if is_time else np.zeros(rows, np.int64)
+    return Calls(**values)  # type: ignore[arg-type]

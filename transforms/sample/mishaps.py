@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from transforms.sample.calls import (
     take,
 )
 from transforms.sample.services import DAY_S, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HEALTH_EVERY_S, HEALTH_S = 1_800.0, 0.12
 """A health check of each service every half hour, and how long it takes (assumed)."""
@@ -122,7 +125,7 @@ def with_health_checks(plan: Plan, identity: int, day: int) -> Plan:
         output_tokens=np.full(count, 5),
         limit_tokens=np.full(count, 5),
     )
-    starts_s = day * DAY_S + HEALTH_EVERY_S * (number + 0.5)
+    starts_s: Floats = day * DAY_S + HEALTH_EVERY_S * (number + 0.5).astype(np.float64)
     chains = Chains(starts_s, np.full(count, -1), np.zeros(count, np.int64))
     sessions = Sessions(mixed(identity, number + 2**49), np.full(count, -1), np.zeros(count, np.int64))
     return join([plan, Plan(sessions, chains, calls)])

@@ -12,13 +12,14 @@ Curve = Sequence[tuple[float, float]]
 """Pairs (cumulative share, value), both rising; between them the logarithm of the value is linear."""
 
 CHAT_PROMPT_TOKENS: Curve = (
-    (0, 2), (0.01, 29), (0.05, 181), (0.25, 396), (0.5, 1_020), (0.75, 1_189), (0.9, 2_735), (0.95, 4_083), (0.99, 4_142),
-    (1, 14_050),
+    (0, 2), (0.01, 29), (0.05, 181), (0.25, 396), (0.5, 1_020), (0.75, 1_189), (0.9, 2_735), (0.95, 4_083),
+    (0.99, 4_142), (1, 14_050),
 )  # fmt: skip
 """Azure Public Dataset, LLM inference 2023, conversation (CC-BY-4.0): ContextTokens."""
 
 CHAT_OUTPUT_TOKENS: Curve = (
-    (0, 7), (0.01, 16), (0.05, 41), (0.25, 85), (0.5, 129), (0.75, 395), (0.9, 424), (0.95, 451), (0.99, 601), (1, 1_000),
+    (0, 7), (0.01, 16), (0.05, 41), (0.25, 85), (0.5, 129), (0.75, 395), (0.9, 424), (0.95, 451),
+    (0.99, 601), (1, 1_000),
 )  # fmt: skip
 """The same trace: GeneratedTokens."""
 
@@ -48,7 +49,8 @@ AGENT_SYSTEM_TOKENS = 17_217
 """kv-cache-tester, trace_0001: 12,974 tokens of tool descriptions and 4,243 of system prompt, the same every turn."""
 
 AGENT_GROWTH_TOKENS: Curve = (
-    (0, 55), (0.1, 187), (0.25, 331), (0.5, 664), (0.75, 1_577), (0.9, 3_680), (0.95, 6_455), (0.99, 16_345), (1, 60_000),
+    (0, 55), (0.1, 187), (0.25, 331), (0.5, 664), (0.75, 1_577), (0.9, 3_680), (0.95, 6_455),
+    (0.99, 16_345), (1, 60_000),
 )  # fmt: skip
 """kv-cache-tester: growth of the prompt from turn to turn where it grows; the last hundredth is cut down (assumed)."""
 
@@ -75,9 +77,6 @@ AGENT_USER_TURN_RATIO = 0.16
 SUBAGENT_TURNS: Curve = ((0, 4), (0.25, 7), (0.5, 10), (0.75, 12), (0.95, 17), (1, 17))
 """kv-cache-tester: requests of a sub-agent."""
 
-COMPACTION_RATIO = 0.8
-"""Share of max_model_len at which the agent compacts its context; tools differ (60 to 95 %), this is assumed."""
-
 DOCUMENT_PROMPT_TOKENS: Curve = (
     (0, 891), (0.1, 964), (0.25, 2_307), (0.5, 6_909), (0.75, 15_367), (0.9, 27_367), (0.95, 39_551), (0.99, 85_400),
     (1, 126_195),
@@ -85,7 +84,8 @@ DOCUMENT_PROMPT_TOKENS: Curve = (
 """Mooncake FAST'25 conversation trace (Apache-2.0): input_length."""
 
 DOCUMENT_OUTPUT_TOKENS: Curve = (
-    (0, 1), (0.05, 10), (0.1, 24), (0.25, 157), (0.5, 350), (0.75, 472), (0.9, 597), (0.95, 698), (0.99, 1_119), (1, 2_000),
+    (0, 1), (0.05, 10), (0.1, 24), (0.25, 157), (0.5, 350), (0.75, 472), (0.9, 597), (0.95, 698),
+    (0.99, 1_119), (1, 2_000),
 )  # fmt: skip
 """The same trace: output_length."""
 
@@ -103,3 +103,8 @@ def draw(curve: Curve, uniform: Floats) -> Floats:
 def draw_tokens(curve: Curve, uniform: Floats, factor: float | Floats = 1.0) -> npt.NDArray[np.int64]:
     """Whole tokens (at least 1) that follow `curve` times `factor`."""
     return np.maximum(1, np.rint(draw(curve, uniform) * factor)).astype(np.int64)
+
+
+def spread(rng: np.random.Generator, count: int) -> Floats:
+    """`count` uniform numbers, one in each of as many equal parts of [0, 1), shuffled: totals vary little by chance."""
+    return np.asarray(rng.permutation(count) + rng.random(count)) / max(count, 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from transforms.sample.services import Engine
+if TYPE_CHECKING:
+    from transforms.sample.services import Engine
 
 BLOCK_TOKENS = 16
 """Cached prefixes are whole blocks (vLLM's default block)."""
@@ -16,7 +17,7 @@ ROUNDING_STEPS = 1e-6
 
 
 class Work(NamedTuple):
-    """One call as the engine sees it: index, chain, tokens of prompt and output, and what may be cached of them."""
+    """One call as the engine sees it: its tokens, what of them may be cached, and the time spent on it beside steps."""
 
     call: int
     chain: int
@@ -24,6 +25,7 @@ class Work(NamedTuple):
     output: int
     reuse: int
     shared: int
+    beside_s: float
 
 
 class Begun(NamedTuple):
@@ -111,7 +113,7 @@ class Replica:
         steps = math.ceil(new / (self.engine.max_num_batched_tokens - len(self.decoding)))
         compute_s = new * (self.linear_s + self.attention_s * (cached + new / 2))
         read_s = steps * (self.step_s + self.token_s * self.resident_tokens)
-        took_s = max(compute_s + steps * self.engine.step_overhead_s, read_s) + self.engine.request_overhead_s
+        took_s = max(compute_s + steps * self.engine.step_overhead_s, read_s) + work.beside_s
         self.queued_tokens -= work.prompt + work.output
         self.used_tokens += work.prompt + work.output
         self.resident_tokens += work.prompt
@@ -119,7 +121,7 @@ class Replica:
         return Begun(work, cached, self.at_s + took_s, steps, took_s)
 
     def _cached(self, work: Work) -> int:
-        """Tokens of the prompt still in the pool: all of the chain's last context, unless newer blocks pushed it out."""
+        """Tokens of the prompt still in the pool: the chain's last context, unless newer blocks pushed it out."""
         since = self.written_tokens - self.last_written.get(work.chain, -self.engine.pool_tokens)
         is_kept = since < self.engine.pool_tokens - self.used_tokens
         known = max(work.reuse, work.shared) if is_kept else work.shared

@@ -5,12 +5,18 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.sample.calls import ENGINE, HOLD, Calls, Floats, Ints, Plan
 from transforms.sample.replica import Replica, Work
-from transforms.sample.services import Service
+
+if TYPE_CHECKING:
+    from transforms.sample.services import Engine, Service
+
+JITTER_CUT_RATIO = 1e-3
+"""Share of the exponential tail of gateway and tokeniser time that is cut off."""
 
 ARRIVAL, REPLICA, BESIDE = range(3)
 """Kinds of event: a call arrives, a replica has something due, a call that passes beside the engine ends."""
@@ -51,7 +57,7 @@ class _Run:
         self.until_s, self.is_sticky = until_s, service.is_sticky
         self.replicas = [Replica(service.engine) for _ in range(service.engine.replicas)]
         self.pool_tokens = service.engine.pool_tokens
-        self.work = _works(calls)
+        self.work = _works(calls, service.engine)
         self.mode, self.fixed_s, self.gap_s = calls.mode.tolist(), calls.fixed_s.tolist(), calls.gap_s.tolist()
         self.session = calls.session.tolist()
         self.start_s, self.first_s, self.end_s = ([math.nan] * count for _ in range(3))
@@ -137,8 +143,12 @@ class _Run:
             self.push(at_s + self.gap_s[following], ARRIVAL, following)
 
 
-def _works(calls: Calls) -> list[Work]:
-    columns = (calls.chain, calls.prompt_tokens, calls.output_tokens, calls.reuse_tokens, calls.shared_tokens)
+def _works(calls: Calls, engine: Engine) -> list[Work]:
+    chance = calls.uid.astype(np.float64) / 2.0**64
+    beside_s = engine.request_overhead_s - engine.request_jitter_s * np.log1p(-chance * (1 - JITTER_CUT_RATIO))
+    columns = (
+        calls.chain, calls.prompt_tokens, calls.output_tokens, calls.reuse_tokens, calls.shared_tokens, beside_s,
+    )  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [Work(call, *row) for call, row in enumerate(rows)]
 
@@ -152,8 +162,7 @@ def _heads(calls: Calls, chains: int) -> list[int]:
 
 
 def _links(plan: Plan) -> tuple[list[int], dict[int, list[int]], dict[int, int], dict[int, int]]:
-    """Next call of each call (-1: none), heads spawned by a call, parent of each sub-agent's last call, and how many
-    sub-agents each parent waits for."""
+    """Next call of each call (-1: none); heads a call spawns; parent by a sub-agent's last call; spawned by parent."""
     chain = plan.calls.chain
     order = np.argsort(chain, kind="stable")
     is_same = chain[order[1:]] == chain[order[:-1]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -26,6 +25,9 @@ from transforms.sample.calls import (
     UNAVAILABLE,
 )
 from transforms.sample.services import CHAT, FIRST_DAY, Service, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MIDNIGHT = datetime.fromisoformat(FIRST_DAY).replace(tzinfo=UTC)
 EPOCH_US = round(MIDNIGHT.timestamp()) * MICROSECONDS

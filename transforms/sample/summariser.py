@@ -18,7 +18,6 @@ from transforms.sample.calls import (
     Plan,
     Sessions,
     calls_of,
-    concatenate,
     mixed,
 )
 from transforms.sample.published import DOCUMENT_OUTPUT_TOKENS, DOCUMENT_PROMPT_TOKENS, draw_tokens
@@ -28,11 +27,11 @@ from transforms.sample.services import DAY_S, SUMMARISER
 SINGLES_PER_DAY = 700.0
 """Documents people summarise on a mean working day (assumed)."""
 
-WEEKEND_RATIO = 0.5
+WEEKEND, WEEKEND_RATIO = (5, 6), 0.5
 """Share of a working night's documents that arrives on Saturday and Sunday (assumed)."""
 
-BACKLOG_RATIO, BACKLOG_FACTOR = 0.15, 1.8
-"""Share of the jobs that find a backlog, and how much more they then have to do (assumed)."""
+BACKLOG_DAYS, BACKLOG_FACTOR = (3, 9), 1.8
+"""Nights on which the first job finds a backlog, and how much more it then has to do (assumed)."""
 
 BETWEEN_S = 0.4
 """Mean time a worker needs to fetch the next document (assumed)."""
@@ -56,9 +55,9 @@ class Job:
 
 
 JOBS = (
-    Job(tenant=0, hour=1.0, workers=(16, 16), documents=(1_650, 1_650)),
-    Job(tenant=1, hour=1.25, workers=(10, 10), documents=(900, 900)),
-    Job(tenant=2, hour=1.5, workers=(8, 14), documents=(300, 900), prompt_factor=1.8),
+    Job(tenant=0, hour=1.0, workers=(20, 20), documents=(1_650, 1_650)),
+    Job(tenant=1, hour=1.25, workers=(12, 12), documents=(900, 900)),
+    Job(tenant=2, hour=1.5, workers=(9, 18), documents=(300, 900), prompt_factor=1.8),
 )
 """They overlap, as jobs do that were all put "after midnight"; in the second week the legal team sends three times as
 many documents, which are 80 % longer than the others (all assumed)."""
@@ -89,8 +88,8 @@ def plan_summaries(rng: np.random.Generator, identity: int, day: int, scale: flo
 
 def _job_size(rng: np.random.Generator, job: Job, day: int, scale: float) -> tuple[int, int]:
     """Documents and workers of `job` on the night of `day`."""
-    mean = job.documents[min(day // 7, 1)] * (WEEKEND_RATIO if day % 7 >= 5 else 1.0) * scale
-    mean *= rng.gamma(25, 1 / 25) * (BACKLOG_FACTOR if rng.random() < BACKLOG_RATIO else 1.0)
+    mean = job.documents[min(day // 7, 1)] * (WEEKEND_RATIO if day % 7 in WEEKEND else 1.0) * scale
+    mean *= rng.uniform(0.9, 1.1) * (BACKLOG_FACTOR if day in BACKLOG_DAYS and job is JOBS[0] else 1.0)
     return max(1, round(mean)), max(1, round(job.workers[min(day // 7, 1)] * min(1.0, scale)))
 
 

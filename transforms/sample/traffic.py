@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.sample.agents import plan_agents
-from transforms.sample.calls import Calls, Chains, Plan, Sessions, join, take
+from transforms.sample.calls import Calls, Chains, Plan, Sessions, join
 from transforms.sample.chat import plan_chat
 from transforms.sample.mishaps import with_health_checks, with_mishaps
 from transforms.sample.services import AGENT, CHAT, DAY_S, SUMMARISER, Service, service_called
 from transforms.sample.simulation import Timings, simulate
 from transforms.sample.summariser import plan_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PLANS: dict[str, Callable[[np.random.Generator, int, int, float], Plan]] = {
     CHAT.name: plan_chat,
