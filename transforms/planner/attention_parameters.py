@@ -32,7 +32,7 @@ def attention_parts(config: Config, family: str, kind: str) -> tuple[Part, ...]:
     is_key_value = bool(value_of(config, "attention_k_eq_v")) and not window
     wide = gate * heads * dim + heads * value_dim
     narrow = kv_heads * (dim if is_key_value else dim + value_dim)
-    parts = (
+    parts: tuple[Part, ...] = (
         Part("attention", hidden * wide, modules=(_ATTENTION[0], _ATTENTION[3])),
         Part("attention_kv", hidden * narrow, split=kv_heads, modules=_ATTENTION[1:3]),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transforms.errors import CapacityError
 from transforms.planner.config_reading import HEADS, KV_HEADS, read_config, whole
 from transforms.planner.model_shape import model_shape
+from transforms.planner.parameters import VOCABULARY_STEP
 from transforms.planner.start_up import (
     GIB,
     NEWEST,
@@ -84,14 +85,16 @@ def smallest_tensor_parallel_size(
 ) -> int | None:
     """Smallest tensor-parallel size with more room for KV than `kv_needed_bytes(size)` on each GPU; None if none has.
 
-    Sizes that do not divide the model's heads are passed over; figures of the fleet file's own log are not reused.
+    Sizes that do not divide the model are passed over. Weights that the fleet file states are spread over the size
+    that is tried; what it states of libraries holds for its own size alone.
     """
     for size in range(1, LARGEST_TENSOR_PARALLEL_SIZE + 1):
         if not is_divisible(config, where, size):
             continue
         told = engine.weights_bytes
         scaled = None if told is None else told * engine.tensor_parallel_size // size
-        trial = replace(engine, tensor_parallel_size=size, weights_bytes=scaled)
+        libraries = engine.non_torch_bytes if size == engine.tensor_parallel_size else None
+        trial = replace(engine, tensor_parallel_size=size, weights_bytes=scaled, non_torch_bytes=libraries)
         budget = _budget(config, gpu, trial, where)
         if budget.kv_bytes > kv_needed_bytes(size) and (engine.kv_cache_memory_bytes is None or _fits_as_told(budget)):
             return size
@@ -99,10 +102,10 @@ def smallest_tensor_parallel_size(
 
 
 def is_divisible(config: Mapping[str, Any], where: str, tensor: int) -> bool:
-    """Whether `tensor` ranks divide the query heads, and divide or are divided by the KV heads."""
+    """Whether `tensor` ranks divide query heads and vocabulary, and divide or are divided by the KV heads."""
     read = read_config(config, where)
-    heads = whole(read, *HEADS)
-    if heads is not None and heads % tensor:
+    heads, rows = whole(read, *HEADS), whole(read, "vocab_size") or 0
+    if (heads is not None and heads % tensor) or -(-rows // VOCABULARY_STEP) * VOCABULARY_STEP % tensor:
         return False
     if whole(read, "kv_lora_rank"):
         return True

@@ -62,7 +62,7 @@ def _fp8(declared: Mapping[str, Any], _where: str) -> Quantization:
 
 def _fp8_bytes(block: Any) -> float:
     if isinstance(block, list) and len(block) == 2:  # noqa: PLR2004 - rows × columns
-        return 1.0 + _FP8_BLOCK_SCALE_BYTES / (block[0] * block[1])
+        return 1.0 + _FP8_BLOCK_SCALE_BYTES / (int(block[0]) * int(block[1]))
     return 1.0
 
 
@@ -90,7 +90,7 @@ def _grouped_bytes(bits: int, group: int, *, zeros: bool) -> float:
 def _compressed_tensors(declared: Mapping[str, Any], where: str) -> Quantization:
     ignored = _ignored(declared)
     groups = declared.get("config_groups")
-    first = next(iter(groups.values()), {}) if isinstance(groups, Mapping) else {}
+    first: Any = next(iter(groups.values()), {}) if isinstance(groups, Mapping) else {}
     weights = first.get("weights") or {}
     bits, kind = weights.get("num_bits"), weights.get("type", "int")
     if bits not in (4, 8):

@@ -118,7 +118,8 @@ def _bytes(part: Part, scheme: Quantization) -> float:
 def _rotary_bytes(config: Config, family: str) -> int:
     """Bytes of the table of cosines and sines that every rank holds for all positions the config allows."""
     positions = whole(config, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length") or 0
-    dim = whole(config, "qk_rope_head_dim", "rotary_dim", *HEAD_DIM) or needed(config, *HIDDEN) // needed(config, *HEADS)
+    dim = whole(config, "qk_rope_head_dim", "rotary_dim", *HEAD_DIM)
+    dim = dim or needed(config, *HIDDEN) // needed(config, *HEADS)
     share = value_of(config, "partial_rotary_factor") or value_of(config, "rope_parameters.partial_rotary_factor")
     share = share or _ROTARY_SHARE.get(family, 1.0)
     tables = 2 if value_of(config, "rope_local_base_freq") else 1  # Gemma 3 turns windowed layers by another base
