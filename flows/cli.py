@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from flows.commands.ingest import ingest
+from flows.commands.kv import kv
 from flows.commands.review import review
+from flows.commands.sample import sample
 from flows.log import start_logging
 from flows.printing import print_error, print_line
 from transforms.errors import KvledgerError
@@ -21,27 +24,34 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="kvledger",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Production LLM request logs in, weekly capacity review out: KV residency, KV·time and GPU counts.",
 )
-for command in (review,):
+for command in (review, ingest, kv, sample):
     app.command()(command)
 
 
-@app.callback()
-def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say only errors on stderr.")] = False,
-    show_version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """Take the options that stand before the command."""
-    start_logging(verbose=verbose, quiet=quiet)
-    if show_version:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         print_line(f"kvledger {version('kvledger')}")
         raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say only errors on stderr.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Production LLM request logs in, weekly capacity review out: KV residency, KV·time and GPU counts."""
+    del show_version
+    start_logging(verbose=verbose, quiet=quiet)
+    if context.invoked_subcommand is None:
+        print_line(context.get_help())
 
 
 def main() -> None:

@@ -1,0 +1,46 @@
+"""`kvledger review`: the main job, from the logs the fleet file names to the decision and the report."""
+
+from __future__ import annotations
+
+from flows.commands.options import (
+    DEFAULT_HOME,
+    FleetOption,
+    HomeOption,
+    JsonOption,
+    NoPrefectOption,
+    WaitOption,
+    WeekOption,
+)
+from flows.home import locked, open_home
+from flows.log import log_to_home
+from flows.printing import print_json, print_line, print_note
+
+
+def review(
+    week: WeekOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    fleet: FleetOption = None,
+    wait: WaitOption = 0.0,
+    no_prefect: NoPrefectOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Ingest, build, plan and report one week: how many GPUs each deployment needs, and why."""
+    from flows.execution import execution
+    from flows.fleet import load_fleet
+
+    place = open_home(home)
+    loaded = load_fleet(fleet, place)
+    if loaded.is_example:
+        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
+        log_to_home(place)
+        from flows.review import review_week
+
+        reviewed = way.run("review", lambda stages: review_week(stages, place, loaded, week))
+    if json:
+        print_json(reviewed.report.summary)
+        return
+    print_line(reviewed.ingested)
+    for line in reviewed.report.decision:
+        print_line(line)
+    print_line(f"report: {reviewed.report.html}")

@@ -1,0 +1,68 @@
+"""The main job: ingest, facts, plan, marts, audits, one publish, report. Each stage is called once, in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flows.build import build_facts, build_marts
+from flows.catalog import load_catalog
+from flows.deployments import place
+from flows.ingest import IngestResult, ingest
+from flows.plan import plan_week
+from flows.progress import progress
+from flows.report import Reported, report
+from flows.warehouse import drafting, publish
+from transforms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.catalog import Catalog
+    from flows.execution import Stages
+    from flows.fleet import LoadedFleet
+    from flows.home import Home
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What a review left behind, and what its ingest did in one line."""
+
+    report: Reported
+    ingested: str
+
+
+def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
+    """The report of `week` (default: the latest with rows) over all logs of the fleet file; the caller holds the lock."""
+    catalog = load_catalog(home)
+    check_fleet(loaded, catalog)
+    ingested = stages.run(
+        "ingest",
+        ingest,
+        home,
+        loaded.fleet.sources,
+        base=loaded.base,
+        privacy=loaded.fleet.privacy,
+        progress=progress,
+        executor=stages.executor,
+    )
+    with drafting(home) as draft:
+        stages.run("facts", build_facts, draft, home, loaded, catalog, progress)
+        chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
+        stages.run("marts", build_marts, draft, home, progress)
+        stages.run("publish", publish, draft)
+    return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
+
+
+def check_fleet(loaded: LoadedFleet, catalog: Catalog) -> None:
+    """Nothing, if every deployment can exist; before anything is read, so that a refusal leaves all as it was."""
+    if not loaded.fleet.deployments:
+        raise ConfigError(f"fleet file {loaded.path} has no [[deployments]]; describe at least one")
+    for deployment in loaded.fleet.deployments:
+        place(deployment, loaded, catalog)
+
+
+def ingest_line(result: IngestResult) -> str:
+    """One line on what an ingest did, in rows and files."""
+    if not result.total("read"):
+        return f"ingested: nothing new in {len(result.files)} files"
+    counts = ("read", "loaded", "duplicates", "rejected")
+    return "ingested: " + ", ".join(f"{name} {result.total(name):,}" for name in counts) + f" in {len(result.files)} files"
