@@ -8,12 +8,14 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.home import Home
 from flows.shipped import shipped
 from transforms.catalog import CatalogModel, Gpu, Prices, parse_gpu, parse_model, parse_prices
 from transforms.errors import CatalogError, nearest
+
+if TYPE_CHECKING:
+    from flows.home import Home
 
 
 @dataclass(frozen=True)
