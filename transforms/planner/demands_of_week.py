@@ -9,19 +9,26 @@ import numpy as np
 
 from transforms.planner.demand import compute_work, latency_demand, week_peak
 from transforms.planner.instant_peak import instant_max_bytes
+from transforms.planner.latency_estimate import latency
 from transforms.planner.pace import planned_batch, slo_pace
 from transforms.planner.residency import HOUR_S, request_residency, tool_wait_residency, total_block_bytes
 from transforms.planner.sweep import MICROS
 from transforms.planner.timeline import accepted, observed_timeline, slo_timeline
 from transforms.planner.traffic import windows_of
+from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from transforms.planner.demand import LatencyDemand, Peak
     from transforms.planner.pace import Pace, PlannedBatch
     from transforms.planner.replica import Replica
     from transforms.planner.residency import PhaseResidency, Residency
     from transforms.planner.timeline import Timeline
+    from transforms.planner.traffic import Window
     from transforms.workload import Workload
+
+    Reals = NDArray[np.float64]
 
 CENSORING_FILL_RATIO = 0.9
 """Observed residency above this share of today's capacity says what the fleet allowed, not what was asked for."""
@@ -56,8 +63,11 @@ class WeekDemands:
 
 def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> WeekDemands:
     """Residency and the three demands of `workload` on a fleet of `replica`s, `now_replicas` of which stand today."""
-    pace = slo_pace(replica)
-    observed, slo = observed_timeline(workload, replica, pace), slo_timeline(workload, replica, pace)
+    pace, windows = slo_pace(replica), windows_of(workload, replica)
+    observed = observed_timeline(
+        workload, replica, pace, _token_s_today(workload, windows, replica, pace, now_replicas)
+    )
+    slo = slo_timeline(workload, replica, pace)
     observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
     kv, kv_observed = week_peak(total_block_bytes(slo_residency)), week_peak(total_block_bytes(observed_residency))
     hour_us = (kv.hour * HOUR_S * MICROS, (kv.hour + 1) * HOUR_S * MICROS)
@@ -74,10 +84,20 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
         kv_observed=kv_observed,
         kv_instant_bytes=instant_max_bytes(slo, replica, *hour_us),
         compute=week_peak(compute_work(slo, replica, pace)),
-        latency=latency_demand(windows_of(workload, replica), replica),
+        latency=latency_demand(windows, replica),
         refused_requests=int((~accepted(workload, replica)).sum()),
         is_censored=is_full or _is_queueing(workload, replica, hour_us),
     )
+
+
+def _token_s_today(workload: Workload, windows: list[Window], replica: Replica, pace: Pace, now_replicas: int) -> Reals:
+    """Seconds per output token on today's fleet in the window each attempt arrives in; SLO pace where it is overrun."""
+    by_window = np.full(-(-WEEK_S // replica.window_s), pace.token_s)
+    for window in windows:
+        token_s = latency(window.traffic, replica, now_replicas).tpot_s
+        by_window[window.start_s // replica.window_s] = token_s if np.isfinite(token_s) else pace.token_s
+    place = np.clip(workload.arrived_us // (replica.window_s * MICROS), 0, len(by_window) - 1)
+    return by_window[place]
 
 
 def _is_queueing(workload: Workload, replica: Replica, hour_us: tuple[int, int]) -> bool:

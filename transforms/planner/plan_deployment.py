@@ -108,13 +108,7 @@ def _assumptions(found: WeekDemands, site: Site, efficiencies: Efficiencies) -> 
         ("bandwidth_efficiency_ratio", f"{efficiencies.bandwidth_ratio:g}", "ratio", fitted, source),
         ("step_overhead_s", f"{site.replica.step.step_overhead_s:.3g}", "s", fitted, source),
         ("sequence_overhead_s", f"{efficiencies.sequence_overhead_s:.3g}", "s", fitted, source),
-        (
-            "slo_pace_s",
-            f"{found.pace.token_s:.4g}",
-            "s",
-            weakest(MODELLED, fitted),
-            "the smaller of tpot_p95_s and a step with a full KV pool",
-        ),
+        ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
     if site.replica.gpus > 1:
         rows.append(("link_efficiency_ratio", f"{efficiencies.link_ratio:g}", "ratio", fitted, source))

@@ -128,7 +128,7 @@ def residency_windows(phase: PhaseResidency, started_at: datetime) -> pl.DataFra
             "block_mean_bytes": block.mean(axis=1),
             "resident_mean_requests": requests.mean(axis=1),
         }
-    ).with_columns(pl.lit(started_at).cast(pl.Datetime("us", "UTC")) + pl.col("window_started_at"))
+    ).with_columns(pl.col("window_started_at") + pl.lit(started_at).cast(pl.Datetime("us", "UTC")))
 
 
 def _swept(parts: Iterator[Stretches], replica: Replica, window_s: int) -> PhaseResidency:
@@ -148,7 +148,9 @@ def _swept(parts: Iterator[Stretches], replica: Replica, window_s: int) -> Phase
 
 def _without_residue(means: Reals) -> Reals:
     """`means` (requests last) with what rounding left behind taken out: 0 in seconds in which nobody resides."""
-    return np.where(means[-1] < LEAST_REQUESTS, 0.0, np.maximum(means, 0.0))
+    np.maximum(means, 0.0, out=means)
+    np.copyto(means, 0.0, where=means[-1] < LEAST_REQUESTS)
+    return means
 
 
 def _with_mean(first: Reals, last: Reals, mean: Reals) -> tuple[Reals, Reals]:

@@ -47,11 +47,7 @@ class Sweep:
 
     def means(self) -> Reals:
         """Mean of each second, shape (curves, window_s)."""
-        step, step_rest, slope, slope_rest, slope_square = (self._sums[:, i, :-1] for i in range(5))
-        slope_before = np.cumsum(slope, axis=1) - slope
-        grown = slope_before + step + slope_rest
-        value_before = np.cumsum(grown, axis=1) - grown
-        return value_before + slope_before / 2 + step_rest + slope_square
+        return np.stack([_bin_means(sums[:, :-1]) for sums in self._sums])
 
     def _add_chunk(self, start_us: Wholes, end_us: Wholes, ramps: list[Ramp]) -> None:
         late_us = np.maximum(-start_us, 0)
@@ -79,6 +75,21 @@ class Sweep:
         whole_s = at_us // MICROS
         rest_s = 1.0 - (at_us - whole_s * MICROS) / MICROS
         return np.minimum(whole_s, self._window_s), rest_s
+
+
+def _bin_means(sums: Reals) -> Reals:
+    """Mean of each bin of one curve from its five sums per bin; in place, for a week has 604,800 of them."""
+    step, step_rest, slope, slope_rest, slope_square = sums
+    slope_before = np.cumsum(slope)
+    slope_before -= slope
+    grown = slope_before + step
+    grown += slope_rest
+    mean: Reals = np.cumsum(grown)
+    mean -= grown
+    slope_before /= 2
+    for part in (slope_before, step_rest, slope_square):
+        mean += part
+    return mean
 
 
 def _rows(value: Reals | float, rows: slice) -> Reals | float:

@@ -41,15 +41,16 @@ class Timeline:
     """Some instant comes from the step-time model, not from the log."""
 
 
-def observed_timeline(workload: Workload, replica: Replica, pace: Pace) -> Timeline:
-    """Timeline as logged; what the log lacks comes from the step-time model at SLO pace and is marked modelled.
+def observed_timeline(workload: Workload, replica: Replica, pace: Pace, token_s: Reals) -> Timeline:
+    """Timeline as logged; what the log lacks comes from the step-time model and is marked modelled.
 
-    An unknown queue time counts as 0. A failed attempt without a first token has prefilled what its time allowed.
+    `token_s` is what an output token takes on today's fleet when each attempt arrives. An unknown queue time counts
+    as 0. A failed attempt without a first token has prefilled what its time allowed.
     """
     has_first, has_end = ~np.isnan(workload.ttft_s), ~np.isnan(workload.e2e_s)
     queue_s = np.nan_to_num(workload.queue_s)
     needed_s = prefill_times_s(replica, pace, workload.prompt_tokens, workload.cached_tokens)
-    decode_s = np.where(workload.is_failed, 0.0, np.maximum(workload.output_tokens - 1, 0) * pace.token_s)
+    decode_s = np.where(workload.is_failed, 0.0, np.maximum(workload.output_tokens - 1, 0) * token_s)
     first_s = np.where(has_first, workload.ttft_s, queue_s + needed_s)
     end_s = np.where(has_end, workload.e2e_s, first_s + decode_s)
     first_s = np.minimum(first_s, end_s)

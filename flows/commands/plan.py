@@ -1,0 +1,37 @@
+"""`kvledger plan`: the planner alone, on the published warehouse; its tables and marts are published anew."""
+
+from __future__ import annotations
+
+from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, WaitOption, WeekOption
+from flows.home import locked, open_home
+from flows.log import log_to_home
+from flows.printing import print_json, print_line
+
+
+def plan(
+    week: WeekOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    fleet: FleetOption = None,
+    wait: WaitOption = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Plan one week on the published warehouse, without reading logs again: GPUs needed per deployment, and why."""
+    from flows.fleet import load_fleet
+
+    place = open_home(home)
+    loaded = load_fleet(fleet, place)
+    with locked(place, wait):
+        log_to_home(place)
+        from flows.catalog import load_catalog
+        from flows.plan import plan as plan_published
+        from flows.progress import progress
+        from flows.report import report
+
+        chosen = plan_published(place, loaded, load_catalog(place), week, progress)
+        reported = report(place, chosen)
+    if json:
+        print_json(reported.summary)
+        return
+    for line in reported.decision:
+        print_line(line)
+    print_line(f"report: {reported.html}")
