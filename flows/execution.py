@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from flows import prefect_home
 from flows.log import LOGGER
 from flows.prefect_home import ServerError
 from flows.processes import ended_by_signals, worker_pool
-from transforms.errors import RunError
+from transforms.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+WITHOUT = "this run goes on without Prefect, whose server did not start: %s"
 TRANSIENT = frozenset(
     {
         errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH,
@@ -89,15 +90,19 @@ class Execution:
         try:
             if self.server:
                 prefect_home.await_server(self.server)
-            return orchestration.run_flow(name, body, self.workers)
+            return orchestration.run_flow(name, body, self.workers, self._before_end)
         except ServerError as error:
             if self.server is None:
                 raise RunError(
                     f"Prefect's server at {os.environ['PREFECT_API_URL']} cannot be used ({error}); "
                     "start it, unset PREFECT_API_URL, or pass --no-prefect"
                 ) from error
-            LOGGER.warning("this run goes on without Prefect, whose server did not start: %s", error)
+            LOGGER.warning(WITHOUT, error)
             return self._run_plainly(body)
+
+    def _before_end(self) -> None:
+        if self.server:
+            prefect_home.revive_server(self.server)
 
 
 @contextmanager
@@ -107,12 +112,26 @@ def execution(home: Home, *, no_prefect: bool = False, workers: int | None = Non
     Prefect's server starts here and is waited for in `run`: what is imported in between costs no time. SIGTERM and
     SIGHUP inside the block close all that is open and leave with 128 + signal.
     """
-    if no_prefect or os.environ.get("KVLEDGER_ORCHESTRATOR") == "none":
-        with ended_by_signals():
-            yield Execution(is_plain=True, server=None, workers=workers)
-        return
-    with ended_by_signals(), prefect_home.environment_of(home) as server:
-        yield Execution(is_plain=False, server=server, workers=workers)
+    is_plain = no_prefect or os.environ.get("KVLEDGER_ORCHESTRATOR") == "none"
+    with ended_by_signals(), ExitStack() as opened:
+        server = None
+        if not is_plain:
+            try:
+                server = opened.enter_context(prefect_home.environment_of(home))
+            except ServerError as error:
+                LOGGER.warning(WITHOUT, error)
+                is_plain = True
+        yield Execution(is_plain=is_plain, server=server, workers=workers or _workers_asked())
+
+
+def _workers_asked() -> int | None:
+    """Number of worker processes that KVLEDGER_WORKERS asks for; None: one a core."""
+    asked = os.environ.get("KVLEDGER_WORKERS")
+    if asked is None:
+        return None
+    if not asked.isdecimal() or int(asked) < 1:
+        raise ConfigError(f"KVLEDGER_WORKERS={asked}: must be a number of worker processes, 1 or more")
+    return int(asked)
 
 
 def is_transient(error: BaseException) -> bool:

@@ -100,8 +100,8 @@ class _Outcome(Generic[T]):
         self.answers = []
 
 
-def run_flow(name: str, body: Callable[[Stages], T], workers: int | None = None) -> T:
-    """Answer of `body(stages)`, run as one flow run called `name`.
+def run_flow(name: str, body: Callable[[Stages], T], workers: int | None, before_end: Callable[[], None]) -> T:
+    """Answer of `body(stages)`, run as one flow run called `name`; `before_end` is called before its end is recorded.
 
     What the body raises is raised as it is. ServerError if Prefect's server did not let it begin; a server that is
     lost later costs the run's record, not the run.
@@ -121,8 +121,8 @@ def run_flow(name: str, body: Callable[[Stages], T], workers: int | None = None)
                 outcome.answers.append(body(FlowStages(TaskExecutor(pool))))
         except Exception as error:  # noqa: BLE001 -- raised below; Prefect would write it to disk as a pickle
             outcome.error = error
-            return Failed(message=str(error))
-        return Completed()
+        before_end()
+        return Failed(message=str(outcome.error)) if outcome.error else Completed()
 
     try:
         with _settings_of_environment():

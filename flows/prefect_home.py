@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flows.log import LOGGER
 from flows.processes import end_recorded, end_tethered, start_tethered
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ QUIET = {
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
 }
 TEMPORARY = {
+    # nobody reads the log kept by a server that goes away with the run
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
@@ -140,13 +143,17 @@ def environment_of(home: Home) -> Iterator[Server | None]:
 def start_server(home: Home) -> Server:
     """Prefect's temporary server of this home, started and not yet ready; a server left by a killed run is ended first.
 
-    It ends when this process does: at exit, after Prefect's own last messages, or by its tether.
+    It ends when this process does: at exit, after Prefect's own last messages, or by its tether. ServerError where
+    none can be started.
     """
-    home.prefect.mkdir(parents=True, exist_ok=True)
-    home.logs.mkdir(parents=True, exist_ok=True)
-    end_recorded(home.prefect / "server.json")
-    environment = sealed(home, os.environ, _free_port())
-    server = Server(home, environment, _launch(home, environment))
+    try:
+        home.prefect.mkdir(parents=True, exist_ok=True)
+        home.logs.mkdir(parents=True, exist_ok=True)
+        end_recorded(home.prefect / "server.json")
+        environment = sealed(home, os.environ, _free_port())
+        server = Server(home, environment, _launch(home, environment))
+    except OSError as error:
+        raise ServerError(str(error)) from error
     atexit.register(end_server, server)
     return server
 
@@ -154,6 +161,17 @@ def start_server(home: Home) -> Server:
 def end_server(server: Server) -> None:
     """End the server and wait until it is gone."""
     end_tethered(server.process, server.home.prefect / "server.json")
+
+
+def revive_server(server: Server) -> None:
+    """Start the server again should it have been lost, so that the run's end can be recorded without long waits."""
+    if server.process.poll() is None:
+        return
+    try:
+        _start_again(server)
+        await_server(server)
+    except (ServerError, OSError) as error:
+        LOGGER.warning("Prefect's server was lost and did not start again: %s", error)
 
 
 def await_server(server: Server) -> None:
@@ -193,9 +211,13 @@ def _launch(home: Home, environment: Mapping[str, str]) -> subprocess.Popen[byte
 
 
 def _free_port() -> int:
+    """A free port of the loopback device; OSError where that device is down, as in a bare network namespace."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
-        return int(listener.getsockname()[1])
+        listener.listen()
+        port = int(listener.getsockname()[1])
+        socket.create_connection((LOOPBACK, port), timeout=HEALTH_TIMEOUT_S).close()
+        return port
 
 
 def _answers(url: str) -> bool:
