@@ -3,8 +3,8 @@
 Fitted to public start-up logs. Every figure here is assumed for any other machine: the fleet file's activation_bytes,
 non_torch_bytes and cuda_graph_bytes replace them with what your own log says.
 
-Known misses: Mistral-Small-3.2 under 0.11 logged 2.12 GiB of activations where this says 4.97; two CUDA-graph logs of
-0.29 print graphs and activations as one figure; TP 2 over PCIe was never logged under 0.18 or later.
+Known misses: Mistral-Small-3.2 under 0.11 logged 2.12 GiB of activations where this says 4.97; 0.29 prints
+activations and its graph estimate as one figure; no log of TP 2 or more over PCIe under 0.18 or later was found.
 """
 
 from __future__ import annotations
