@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from flows.lake import settle
 from transforms.canonical import SCHEMA
 from transforms.errors import DataError
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 QUARTER = timedelta(minutes=15)
 """Step of raw_hours: every time zone in use is a whole number of quarters off UTC."""
 
-REJECTS: Mapping[str, str] = {"source_file": "varchar", "reason": "varchar", "date": "date"}
+REJECTS: Mapping[str, str] = {"source": "varchar", "source_file": "varchar", "reason": "varchar", "date": "date"}
+"""Columns of the rejects that the models read; `date` is in the path."""
 
 FILES: Mapping[str, str] = {
     "source": "varchar",
@@ -57,7 +59,11 @@ REQUESTS: Mapping[str, str] = {name: _DUCKDB_TYPES[dtype] for name, dtype in SCH
 
 
 def register_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
-    """Make raw_requests, raw_rejects and raw_files over the lake of `home`; DataError where nothing was ingested."""
+    """Make raw_requests, raw_rejects and raw_files over the lake of `home`; DataError where nothing was ingested.
+
+    The caller holds the home's lock: a commit of the lake that was cut short is finished first.
+    """
+    settle(home)
     requests = sorted(home.lake.glob("requests/date=*/*.parquet"))
     if not requests:
         raise DataError(f"the lake of {home.root} holds no requests; run kvledger ingest or kvledger review first")

@@ -146,13 +146,16 @@ def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
 
 
 def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    row = connection.execute(
-        "select max(value_text) from duckdb_tables() as t, dim_settings as s "
-        "where t.table_name = 'dim_settings' and s.name = 'warehouse_version'"
-    ).fetchone()
-    found = int(row[0]) if row and row[0] else 0
+    tables = connection.execute("select 1 from duckdb_tables() where table_name = 'dim_settings'").fetchall()
+    if not tables:
+        raise DataError(f"{path} is no warehouse of kvledger; run kvledger build, or name another home with --home")
+    named = "select value_text from dim_settings where name = 'warehouse_version'"
+    found = max((int(row[0]) for row in connection.execute(named).fetchall()), default=0)
     if found > WAREHOUSE_VERSION:
-        raise DataError(f"{path} was built by a newer kvledger (version {found}); upgrade, or run kvledger build")
+        raise DataError(
+            f"{path} was built by a newer kvledger (warehouse version {found}, this one knows {WAREHOUSE_VERSION}); "
+            "upgrade kvledger, or run kvledger build to make it anew"
+        )
 
 
 def _sweep(folder: Path) -> None:
