@@ -163,8 +163,8 @@ def _weeks(connection: duckdb.DuckDBPyConnection, week: str | None) -> tuple[str
 
 
 def _covered_s(connection: duckdb.DuckDBPyConnection, week: str) -> float:
-    row = connection.execute("select covered_s from dist_coverage where week = ?", [week]).fetchone()
-    return float(row[0]) if row and row[0] is not None else 0.0
+    rows = connection.execute("select covered_s from dist_coverage where week = ?", [week]).fetchall()
+    return float(rows[0][0]) if rows and rows[0][0] is not None else 0.0
 
 
 def _check_facts(connection: duckdb.DuckDBPyConnection, placed: list[Placed]) -> None:
