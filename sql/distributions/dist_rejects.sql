@@ -1,7 +1,7 @@
 -- One row per week, log file and reason: records that could not be used.
 -- grain: week, source_file, reason
 select
-    strftime(date, '%G-W%V') as week,
+    case when date > '1970-01-01' then strftime(date, '%G-W%V') else '(none)' end as week,
     source_file,
     reason,
     count(*) as rejected_rows
