@@ -25,8 +25,6 @@ from flows.commands.engine_options import (
     UtilizationOption,
 )
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption
-from flows.kv import KvQuestion, answer_fleet, answer_model
-from flows.kv_table import kv_json, kv_lines
 from flows.printing import print_json, print_line
 
 ModelOption = Annotated[str | None, typer.Option("--model", help="Path of a config.json, or a catalog id.")]
@@ -64,6 +62,9 @@ def kv(
     json: JsonOption = False,
 ) -> None:
     """Say how many tokens of KV fit, and how the number comes about."""
+    from flows.kv import KvQuestion, answer_fleet, answer_model
+    from flows.kv_table import kv_json, kv_lines
+
     question = KvQuestion(
         model=model,
         engine=engine,
