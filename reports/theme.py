@@ -72,6 +72,7 @@ def vega_config() -> dict[str, Any]:
     text = {"labelColor": colour("quiet"), "titleColor": colour("quiet"), "labelFontSize": 11, "titleFontSize": 11}
     return {
         "font": FONT,
+        "aria": False,  # the page names each chart as one image; 2,000 named marks would be noise, and slow
         "background": "transparent",
         "view": {"stroke": None},
         "axis": {

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, is_long, layered, spec, time_axis
+from reports.charts.grammar import amount_axis, base, is_long, layered, reading, spec, time_axis
 from reports.marts import Marts, rows
 from reports.theme import colour
 
@@ -61,15 +61,14 @@ def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | Non
 def _rate_spec(*, has_days: bool) -> dict[str, Any]:
     at = time_axis(has_days=has_days)
     line = base().mark_line(strokeWidth=1.2, color=colour("decode"), interpolate="step-after")
-    reading = base().mark_rule(opacity=0, strokeWidth=2).encode(
-        x=at,
-        tooltip=[
-            alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"),
-            alt.Tooltip("rate:Q", title="requests/s", format=",.3~f"),
-            alt.Tooltip("flight:Q", title="in flight", format=",.1f"),
-        ],
-    )  # fmt: skip
-    return spec(layered(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading), HEIGHT_PX)
+    shown = [
+        alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"),
+        alt.Tooltip("rate:Q", title="requests/s", format=",.3~f"),
+        alt.Tooltip("flight:Q", title="in flight", format=",.1f"),
+    ]
+    return spec(
+        layered(line.encode(x=at, y=amount_axis("rate", "requests/s", zero=True)), reading(at, shown)), HEIGHT_PX
+    )
 
 
 @cache
@@ -92,5 +91,4 @@ def _rhythm_spec() -> dict[str, Any]:
         .encode(x=hours, y=amount_axis("count", "requests/h", zero=True), color=week)
     )
     shown = [alt.Tooltip("requests:Q", title=THIS, format=","), alt.Tooltip("previous:Q", title=LAST, format=",")]
-    reading = base().mark_rule(opacity=0, strokeWidth=5).encode(x=hours, tooltip=shown)
-    return spec(layered(line, reading), HEIGHT_PX)
+    return spec(layered(line, reading(hours, shown, width_px=5)), HEIGHT_PX)

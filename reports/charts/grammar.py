@@ -51,6 +51,15 @@ def layered(*charts: AnyChart) -> alt.LayerChart:
     return cast("alt.LayerChart", alt.layer(*charts))
 
 
+def reading(at: alt.X, shown: list[alt.Tooltip], width_px: float = 2) -> AnyChart:
+    """Invisible rules, one a row, that show `shown` under the pointer.
+
+    Thousands of them are slow to draw, so the page leaves this layer out until a pointer comes near.
+    """
+    rules: AnyChart = base().mark_rule(opacity=0, strokeWidth=width_px).encode(x=at, tooltip=shown)
+    return rules.properties(name="reading")
+
+
 def spec(chart: AnyChart, height: int) -> dict[str, Any]:
     """`chart` as Vega-Lite JSON, as wide as its place and `height` px high; the page holds schema and config."""
     document: dict[str, Any] = chart.properties(width="container", height=height).to_dict()

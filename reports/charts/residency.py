@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AnyChart, amount_axis, base, is_long, layered, phase_colour, spec, time_axis
+from reports.charts.grammar import amount_axis, base, is_long, layered, phase_colour, reading, spec, time_axis
 from reports.marts import ALL, Marts, only, rows
 from reports.printed import gib, gib_column
 from reports.theme import PHASE_LABELS, PHASES, colour
@@ -89,14 +89,12 @@ def _spec(*, has_days: bool) -> dict[str, Any]:
     limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
         x=at, y=alt.Y("capacity:Q")
     )  # fmt: skip
-    return spec(layered(held, promised, limit, _reading(fields, at)), HEIGHT_PX)
+    return spec(layered(held, promised, limit, reading(at, _shown(fields))), HEIGHT_PX)
 
 
-def _reading(fields: list[Any], at: alt.X) -> AnyChart:
-    """Invisible rules, one a window, that show the values under the pointer."""
+def _shown(fields: list[Any]) -> list[alt.Tooltip]:
     shown = [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M")]
     shown += [alt.Tooltip(field, type="quantitative", title=f"{field} (GiB)", format=",.1f") for field in fields]
     shown += [alt.Tooltip("promised:Q", title="at SLO pace (GiB)", format=",.1f")]
     shown += [alt.Tooltip("capacity:Q", title="capacity (GiB)", format=",.1f")]
-    reading: AnyChart = base().mark_rule(opacity=0, strokeWidth=2).encode(x=at, tooltip=shown)
-    return reading
+    return shown

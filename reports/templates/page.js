@@ -9,11 +9,13 @@
     return figure.chart;
   };
 
-  const draw = async (figure) => {
-    const chart = load(figure);
-    const rows = chart.rows.map((row) => Object.fromEntries(chart.fields.map((field, n) => [field.name, row[n]])));
-    await vegaEmbed(figure.querySelector(".plot"), { ...chart.spec, datasets: { rows } }, options);
-    figure.dataset.drawn = "yes";
+  // The layer "reading" (what the pointer shows) is left out until a pointer comes near: it is slow to draw.
+  const draw = async (figure, isRead) => {
+    const { spec, fields, rows } = load(figure);
+    const dataset = rows.map((row) => Object.fromEntries(fields.map((field, n) => [field.name, row[n]])));
+    const layers = spec.layer && { layer: spec.layer.filter((layer) => isRead || layer.name !== "reading") };
+    await vegaEmbed(figure.querySelector(".plot"), { ...spec, ...layers, datasets: { rows: dataset } }, options);
+    figure.dataset.drawn = isRead ? "read" : "yes";
   };
 
   const shown = (value, kind) => {
@@ -68,7 +70,10 @@
 
   const drawAll = async () => {
     for (const figure of figures) {
-      await draw(figure);
+      await draw(figure, false);
+      if (figure.chart.spec.layer?.some((layer) => layer.name === "reading")) {
+        figure.querySelector(".plot").addEventListener("pointerenter", () => draw(figure, true), { once: true });
+      }
       await new Promise((resume) => setTimeout(resume));
     }
     document.documentElement.dataset.charts = "drawn";

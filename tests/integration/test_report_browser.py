@@ -1,0 +1,250 @@
+"""The report in a real headless Chromium: drawn, silent, offline, readable on three screens and on paper."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_week import CLOSING, HOSTILE, drawing_code, empty_week, full_html, full_page, page_of
+
+from reports.html import html
+
+pytestmark = pytest.mark.browser
+
+DESKTOP, TABLET, PHONE = (1280, 800), (1024, 768), (390, 844)
+
+OVERFLOWING = """() => [
+  ...document.querySelectorAll("h1,h2,h3,p,dd,dt,figcaption,.action,.count span,.count b,summary,th,td"),
+].filter((e) => e.offsetParent && !e.closest(".sheet,.rows"))
+  .filter((e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline")
+  .map((e) => e.textContent.slice(0, 60))"""
+
+OUTSIDE = """() => [...document.querySelectorAll("body *")]
+  .filter((e) => !e.closest(".sheet,.rows,.jump,svg,script,#vg-tooltip-element"))
+  .filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map((e) => e.tagName + " " + e.className + " " + e.textContent.slice(0, 40))"""
+
+WORDS = """const words = (svg) => [...svg.querySelectorAll("text")]
+    .filter((t) => t.textContent.trim() && t.getAttribute("opacity") !== "0")
+    .map((t) => [t.textContent, t.getBoundingClientRect()])
+    .filter(([, box]) => box.width);
+  const plots = [...document.querySelectorAll(".plot svg")];"""
+
+CLIPPED_WORDS = f"""() => {{ {WORDS}
+  return plots.flatMap((svg) => {{
+    const whole = svg.getBoundingClientRect();
+    return words(svg).filter(([, box]) => box.left < whole.left - 2 || box.right > whole.right + 2
+      || box.top < whole.top - 2 || box.bottom > whole.bottom + 2).map(([text]) => text);
+  }});
+}}"""
+
+OVERLAPPING_WORDS = f"""() => {{ {WORDS}
+  return plots.flatMap((svg) => {{
+    const found = words(svg);
+    return found.flatMap(([a, p], n) => found.slice(n + 1)
+      .filter(([, q]) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2)
+      .filter(([, q]) => Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 3)
+      .map(([b]) => `${{a}} × ${{b}}`));
+  }});
+}}"""
+
+
+class Seen:
+    """What a page did that it must not do."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "review.html"
+    path.write_text(full_html(), encoding="utf-8")
+    return path
+
+
+def opened(chromium: Any, file: Path, size: tuple[int, int], scheme: str = "light") -> tuple[Any, Seen]:
+    """The page of `file`, its charts drawn, with everything but itself blocked and counted."""
+    seen = Seen()
+    context = chromium.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, offline=True, accept_downloads=True
+    )
+    page = context.new_page()
+    page.on("console", lambda message: seen.complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(file.as_uri())
+    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=60_000)
+    return page, seen
+
+
+@pytest.fixture(scope="module")
+def desktop(chromium: Any, file: Path) -> Iterator[tuple[Any, Seen]]:
+    page, seen = opened(chromium, file, DESKTOP)
+    yield page, seen
+    page.context.close()
+
+
+def test_asks_for_nothing_and_complains_of_nothing(desktop: tuple[Any, Seen], file: Path) -> None:
+    page, seen = desktop
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    assert seen.requests == [file.as_uri()]
+    assert seen.complaints == []
+
+
+def test_no_name_ran_as_script(desktop: tuple[Any, Seen]) -> None:
+    page, _ = desktop
+    assert page.title() == "Capacity review 2026-W47"
+    assert page.locator("img").count() == 0
+    assert page.get_by_text(HOSTILE).count() > 3
+
+
+def test_all_charts_are_drawn(desktop: tuple[Any, Seen]) -> None:
+    page, _ = desktop
+    plots = page.locator(".plot")
+    assert plots.count() == 34
+    marks = page.evaluate(
+        """() => [...document.querySelectorAll(".plot")].map((plot) => {
+          const box = plot.querySelector("svg").getBoundingClientRect();
+          return [box.width, box.height, plot.querySelectorAll("path, rect, line").length];
+        })"""
+    )
+    assert all(width > 150 and height > 40 and count > 2 for width, height, count in marks)
+
+
+def test_first_screen_holds_the_decision(desktop: tuple[Any, Seen]) -> None:
+    page, _ = desktop
+    page.evaluate("window.scrollTo(0, 0)")
+    decided = page.locator("#decision .verdict:not(.heads)")
+    assert decided.count() == len(full_page().verdicts) == 4
+    for number in range(4):
+        for part in ("h2", ".action", ".count", "dl", ".why"):
+            box = decided.nth(number).locator(part).bounding_box()
+            assert box is None or box["y"] + box["height"] <= DESKTOP[1], (number, part)
+    assert page.locator("#headline").bounding_box()["y"] < 100
+    assert "add 6 GPUs" in page.locator("#headline").inner_text()
+
+
+def assert_readable(page: Any) -> None:
+    assert page.evaluate(OVERFLOWING) == []
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(CLIPPED_WORDS) == []
+    assert page.evaluate(OVERLAPPING_WORDS) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_nothing_is_cut_off_or_overlaps_on_a_desktop(desktop: tuple[Any, Seen]) -> None:
+    assert_readable(desktop[0])
+
+
+@pytest.mark.parametrize("size", [PHONE, TABLET], ids=["phone", "tablet"])
+def test_nothing_is_cut_off_or_overlaps_on_small_screens(chromium: Any, file: Path, size: tuple[int, int]) -> None:
+    page, seen = opened(chromium, file, size)
+    assert_readable(page)
+    assert seen.complaints == []
+    page.context.close()
+
+
+def test_the_geometry_checks_see(desktop: tuple[Any, Seen]) -> None:
+    """Each check finds the fault it is for."""
+    page, _ = desktop
+    page.evaluate("""() => {
+      const text = (x) => `<text x="${x}" y="20">planted words</text>`;
+      const planted = document.body.appendChild(document.createElement("div"));
+      planted.id = "planted";
+      planted.innerHTML = `<p style="width:20px;white-space:nowrap">planted and too wide</p>
+        <div style="width:3000px">planted outside</div>
+        <div class="plot"><svg width="80" height="40" style="display:block">${text(0)}${text(40)}</svg></div>`;
+    }""")
+    try:
+        assert page.evaluate(OVERFLOWING) == ["planted and too wide"]
+        assert any("planted outside" in words for words in page.evaluate(OUTSIDE))
+        assert page.evaluate(CLIPPED_WORDS) == ["planted words"] * 2
+        assert page.evaluate(OVERLAPPING_WORDS) == ["planted words × planted words"]
+    finally:
+        page.evaluate("document.getElementById('planted').remove()")
+
+
+def test_dark_and_light_differ_and_paper_is_white_and_prints(chromium: Any, file: Path) -> None:
+    page, _ = opened(chromium, file, DESKTOP, "dark")
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(20, 23, 26)"
+    label = page.locator(".plot svg text").first
+    assert label.evaluate("(e) => getComputedStyle(e).fill") == "rgb(163, 172, 181)"
+    page.emulate_media(media="print")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    assert label.evaluate("(e) => getComputedStyle(e).fill") == "rgb(87, 96, 106)"
+    paper = page.pdf(format="A4", print_background=True)
+    assert paper.startswith(b"%PDF")
+    assert len(paper) > 50_000
+    assert page.evaluate(OUTSIDE) == []
+    page.context.close()
+
+
+def test_the_data_table_is_one_click_away_and_saves_as_csv(desktop: tuple[Any, Seen], tmp_path: Path) -> None:
+    page, _ = desktop
+    figure = page.locator("figure[data-chart='deployment-0-tenants']")
+    figure.locator("summary").click()
+    figure.locator(".rows td").first.wait_for()
+    cells = figure.locator(".rows td").all_inner_texts()
+    assert CLOSING in cells
+    with page.expect_download() as started:
+        figure.locator("button").click()
+    saved = tmp_path / "tenants.csv"
+    started.value.save_as(saved)
+    with saved.open(newline="", encoding="utf-8") as handle:
+        lines = list(csv.reader(handle))
+    assert lines[0][0] == "Tenant"
+    assert [cell for line in lines[1:] for cell in line] == cells
+
+
+def test_hover_shows_values_as_text(desktop: tuple[Any, Seen]) -> None:
+    page, seen = desktop
+    figure = page.locator("figure[data-chart='deployment-0-tenants']")
+    figure.scroll_into_view_if_needed()
+    figure.locator(".mark-rect path").last.hover()
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    assert "GiB·s" in tip.inner_text()
+    assert tip.locator("script, img").count() == 0
+    assert seen.complaints == []
+
+
+def test_a_long_chart_shows_its_values_once_a_pointer_comes_near(desktop: tuple[Any, Seen]) -> None:
+    page, _ = desktop
+    figure = page.locator("figure[data-chart='deployment-0-residency']")
+    figure.locator(".plot").hover()
+    page.wait_for_selector("figure[data-chart='deployment-0-residency'][data-drawn=read]", timeout=60_000)
+    figure.locator(".plot").hover(position={"x": 600, "y": 120})
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    assert "capacity (GiB)" in tip.inner_text()
+
+
+def test_the_first_stop_of_the_keyboard_leads_to_the_decision(chromium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "empty.html"
+    path.write_text(html(page_of(empty_week()), drawing_code()), encoding="utf-8")
+    page, seen = opened(chromium, path, DESKTOP)
+    assert "nothing to decide" in page.locator("h1").inner_text()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "jump"
+    assert page.locator(".jump").bounding_box()["x"] >= 0
+    assert seen.complaints == []
+    page.context.close()
