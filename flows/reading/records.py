@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flows.reading.lines import BATCH_BYTES, LineBatch, LineReader, clean
+from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, LineBatch, LineReader, clean
 from flows.reading.look import Look, whole_document
 from flows.reading.streams import ByteStream
 from transforms.fields.decode import parse_slowly
@@ -59,6 +59,32 @@ class RecordStream:
             yield self._last(reader)
         if self._stream.is_cut_off:
             self.status = "truncated"
+
+    def csv_blocks(self) -> Iterator[tuple[bytes, int]]:
+        """Blocks of whole CSV records with their offsets; a quoted cell may hold line ends."""
+        reader = LineReader(self._stream, self.start, self.batch_bytes)
+        held, begin = b"", self.start
+        for block, position in reader.blocks():
+            begin = begin if held else position
+            held += block
+            if held.count(b'"') % 2 == 0 or len(held) > MAX_LINE_BYTES:
+                yield held, begin
+                held = b""
+        last = held + reader.tail
+        begin = begin if held else reader.tail_position
+        self.next_offset = begin + len(last)
+        if self._stream.is_cut_off:
+            self.status = "truncated"
+        if not clean(last, begin):
+            return
+        is_open = self.seen.compression == "none" and self.is_last
+        if last.count(b'"') % 2 == 0 and last.count(self.seen.delimiter.encode()) >= len(self.seen.columns) - 1:
+            self.has_open_tail = is_open
+            yield last + b"\n", begin
+            return
+        self.ignored += 1
+        if is_open:
+            self.status, self.next_offset = "growing", begin
 
     def _last(self, reader: LineReader) -> LineBatch:
         """What follows the last line end: a record if it is whole, else left for the next run."""

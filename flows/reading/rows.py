@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,13 +12,15 @@ from flows.reading.formats import module_of, with_defaults
 from flows.reading.lines import LineBatch
 from flows.reading.look import look
 from flows.reading.records import RecordStream, sha256_hex
+from flows.reading.tables import TableStream
 from transforms.batches import Batch, Parsed
 from transforms.finish import NO_ARRIVAL, finish
 from transforms.identity import content_text, occurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+    from types import ModuleType
 
     from transforms.fleet import Source
 
@@ -58,27 +60,38 @@ class PartReader:
     def pieces(self) -> Iterator[Piece]:
         """The part's pieces, in file order."""
         module = module_of(self.source.format, self.catalog)
+        if hasattr(module, "fields_of"):
+            yield from self._table_pieces(module)
+            return
         batches: Iterable[LineBatch] = self.records.batches()
         if module.UNIT == "file":
             batches = [_merged(batches)]
         for batch in batches:
-            parsed = module.canonicalise(self._batch(batch), self.source) if batch.lines else Parsed(pl.DataFrame())
-            yield self._piece(batch, parsed)
+            given = Batch(self.source_file, batch.lines, batch.positions, self.carry)
+            parsed = module.canonicalise(given, self.source) if batch.lines else Parsed(pl.DataFrame())
+            raw = dict(zip(batch.positions, batch.lines, strict=True))
+            yield self._piece(parsed, raw.__getitem__, batch.too_long, batch.blank)
 
-    def _batch(self, batch: LineBatch) -> Batch:
-        return Batch(self.source_file, batch.lines, batch.positions, self.carry)
+    def _table_pieces(self, module: ModuleType) -> Iterator[Piece]:
+        stream = TableStream(self.records, module.fields_of(self.source), self.source_file, self.carry)
+        for batch in stream.batches():
+            parsed = (
+                module.canonicalise(batch.table, self.source) if len(batch.table.positions) else Parsed(pl.DataFrame())
+            )
+            parsed = replace(parsed, rejects=[*parsed.rejects, *batch.rejects])
+            yield self._piece(parsed, batch.raw, batch.too_long, batch.blank)
 
-    def _piece(self, batch: LineBatch, parsed: Parsed) -> Piece:
+    def _piece(
+        self, parsed: Parsed, raw: Callable[[int], bytes], too_long: Sequence[tuple[int, str]], blank: int
+    ) -> Piece:
         rows = finish(parsed.rows, self.source.format, self.source_file)
         reasons = [(r.position, r.reason) for r in parsed.rejects]
         if rows["arrived_at"].null_count():
             reasons += [(p, NO_ARRIVAL) for p in rows.filter(pl.col("arrived_at").is_null())["source_position"]]
             rows = rows.filter(pl.col("arrived_at").is_not_null())
-        rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in batch.too_long]
-        if reasons:
-            raw = dict(zip(batch.positions, batch.lines, strict=True))
-            rejects += [Rejected(p, reason, sha256_hex(raw[p])) for p, reason in sorted(reasons)]
-        return Piece(self._identified(rows), rejects, parsed.ignored + batch.blank, parsed.duplicates)
+        rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in too_long]
+        rejects += [Rejected(p, reason, sha256_hex(raw(p))) for p, reason in sorted(reasons)]
+        return Piece(self._identified(rows), rejects, parsed.ignored + blank, parsed.duplicates)
 
     def _identified(self, rows: pl.DataFrame) -> pl.DataFrame:
         if self.key is not None:

@@ -29,8 +29,9 @@ LATEST_US = 7_258_118_400_000_000  # 2200-01-01: later stamps are damage, not lo
 EXACT_FLOAT = 2**53
 
 ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s*(Z|z|UTC|[+-]\d\d:?\d\d|[+-]\d\d)?"
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?\s*(Z|z|UTC|[+-]\d\d:?\d\d|[+-]\d\d)?)?"
 )
+NO_ZONE = "its time stamps have no zone; say which with --timezone (or timezone = in [[sources]])"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall-clock arithmetic before the zone is known
 _US = timedelta(microseconds=1)
@@ -81,7 +82,7 @@ class Clock:
         return round(value * (1_000_000 / PER_SECOND[unit]))
 
     def _iso_us(self, match: re.Match[str], flags: list[str]) -> int:
-        year, month, day, hour, minute = (int(match[n]) for n in range(1, 6))
+        year, month, day, hour, minute = (int(match[n] or 0) for n in range(1, 6))
         fraction_us = int((match[7] or "")[:6].ljust(6, "0"))
         try:
             naive = datetime(year, month, day, hour, minute, int(match[6] or 0), fraction_us)  # noqa: DTZ001
@@ -91,7 +92,7 @@ class Clock:
         if match[8]:
             return naive_us - _offset_us(match[8])
         if self.zone is None:
-            raise InputError("its time stamps have no zone; say which with --timezone (or timezone = in [[sources]])")
+            raise InputError(NO_ZONE)
         return self.local_us(naive, naive_us, flags)
 
     def local_us(self, naive: datetime, naive_us: int, flags: list[str]) -> int:

@@ -1,0 +1,94 @@
+"""A mapping: which field of a log is which canonical column, as written in TOML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as field_of
+from typing import TYPE_CHECKING, Any
+
+from transforms.errors import ConfigError, nearest
+from transforms.fields.numbers import PER_SECOND
+from transforms.finish import FORMAT_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SET_BY_INGEST = frozenset({"source", "source_file", "source_position", "precedence"})
+TARGETS = tuple(name for name in FORMAT_SCHEMA if name not in SET_BY_INGEST)
+BESIDE = frozenset({"settings", "recognise", "ignore"})
+"""Tables of a mapping file that are no columns."""
+PICK_KEYS = ("field", "unit", "value", "words", "missing", "relative")
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Where one column comes from: a field, or a constant `value`.
+
+    `unit` is the field's ("ms"); `words` replaces texts of the field, `missing` lists texts that mean unknown;
+    `is_relative` stamps count from the source's origin.
+    """
+
+    field: str = ""
+    unit: str | None = None
+    value: Any = None
+    words: Mapping[str, str] = field_of(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    is_relative: bool = False
+
+
+@dataclass(frozen=True)
+class FieldMap:
+    """The columns of a mapping, each with the picks that are tried in turn, and the fields that mark no request."""
+
+    picks: Mapping[str, tuple[Pick, ...]]
+    ignored_if: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Every field the mapping reads, each once."""
+        named = [pick.field for picks in self.picks.values() for pick in picks if pick.field]
+        return tuple(dict.fromkeys([*named, *self.ignored_if]))
+
+
+def parse_mapping(document: Mapping[str, Any] | None) -> FieldMap:
+    """The mapping in a decoded TOML document; ConfigError where a column or key is unknown or none says the arrival."""
+    if not document:
+        raise ConfigError("format mapped needs a mapping: --map FILE.toml, or [sources.map] in the fleet file")
+    picks = {}
+    for target, entry in document.items():
+        if target in BESIDE:
+            continue
+        if target not in TARGETS:
+            raise ConfigError(f"mapping: unknown column '{target}'{nearest(target, TARGETS)}")
+        entries = entry if isinstance(entry, list) else [entry]
+        picks[target] = tuple(_pick(target, item) for item in entries)
+    if "arrived_at" not in picks:
+        raise ConfigError('mapping: needs arrived_at, as in arrived_at = "timestamp"')
+    required = document.get("recognise", {}).get("columns")
+    every = tuple(pick.field for entries in picks.values() for pick in entries if pick.field)
+    ignored_if = tuple(document.get("ignore", {}).get("present", ()))
+    return FieldMap(picks, ignored_if, every if required is None else tuple(required))
+
+
+def _pick(target: str, entry: Any) -> Pick:
+    if isinstance(entry, str):
+        return Pick(entry)
+    if not isinstance(entry, dict):
+        raise ConfigError(f"mapping: '{target}' must be a field's name or a table such as {{ field = \"latency_ms\" }}")
+    for key in entry:
+        if key not in PICK_KEYS:
+            raise ConfigError(f"mapping: unknown key '{key}' in '{target}'{nearest(key, PICK_KEYS)}")
+    unit = entry.get("unit")
+    if unit is not None and unit not in PER_SECOND:
+        raise ConfigError(f"mapping: unit '{unit}' in '{target}' must be one of {', '.join(PER_SECOND)}")
+    if ("field" in entry) == ("value" in entry):
+        raise ConfigError(f"mapping: '{target}' needs either field or value")
+    return Pick(
+        field=entry.get("field", ""),
+        unit=unit,
+        value=entry.get("value"),
+        words={str(k): str(v) for k, v in entry.get("words", {}).items()},
+        missing=tuple(str(text) for text in entry.get("missing", ())),
+        is_relative=bool(entry.get("relative", False)),
+    )
