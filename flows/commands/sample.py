@@ -18,7 +18,7 @@ def sample(
     *,
     home: HomeOption = DEFAULT_HOME,
     output: Annotated[Path | None, typer.Option("--output", help="Folder for the logs; default HOME/sample.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Another number gives other logs.", min=0)] = 2026,
+    seed: Annotated[int, typer.Option("--seed", help="Another number gives other logs.", min=0)] = 2,
     scale: Annotated[
         float, typer.Option("--scale", help="Share of the traffic, e.g. 0.1 for a tenth.", min=0.001, max=1)
     ] = 1.0,

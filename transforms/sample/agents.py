@@ -25,7 +25,7 @@ from transforms.sample.published import (
 from transforms.sample.rhythm import OFFICE_HOURS, OFFICE_WEEK, session_starts
 from transforms.sample.services import AGENT, week_of
 
-SESSIONS_PER_DAY = 265.0
+SESSIONS_PER_DAY = 300.0
 """Sessions of a mean working day in the first week, of 185 developers (assumed)."""
 
 SUBAGENT_RATIO = 0.005

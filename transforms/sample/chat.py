@@ -26,7 +26,7 @@ from transforms.sample.published import (
 from transforms.sample.rhythm import CONSUMER_HOURS, CONSUMER_WEEK, burst_starts, session_starts
 from transforms.sample.services import CHAT, DAY_S, week_of
 
-SESSIONS_PER_DAY = 4_400.0
+SESSIONS_PER_DAY = 3_700.0
 """Sessions of a mean working day in the first week (assumed)."""
 
 SYSTEM_TOKENS = 180

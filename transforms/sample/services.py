@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-SAMPLE_VERSION = 1
-"""Raised when the same seed gives other bytes, so that an older sample on disk is not taken for this one."""
-
 FIRST_DAY = "2026-11-09"
 """Monday of 2026-W46, UTC; the sample runs from here."""
 
@@ -78,7 +75,7 @@ CHAT_ENGINE = Engine(
     step_overhead_s=0.0015,
 )
 AGENT_ENGINE = Engine(
-    replicas=6,
+    replicas=5,
     weights_read_bytes=139.0e9,
     linear_params=LLAMA_70B_PARAMS,
     layers=80,
@@ -91,6 +88,7 @@ AGENT_ENGINE = Engine(
     max_num_batched_tokens=4_096,
     max_model_len=131_072,
     step_overhead_s=0.005,
+    bandwidth_ratio=0.68,
 )
 SUMMARY_ENGINE = Engine(
     replicas=4,
