@@ -105,7 +105,6 @@ def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         "threads": limits.threads,
         "temp_directory": str(home.warehouse.parent / f"reading-{os.getpid()}.spill"),
         "max_temp_directory_size": f"{limits.spill_bytes}B",
-        "TimeZone": "UTC",
         "autoinstall_known_extensions": False,
     }
     try:
@@ -116,6 +115,7 @@ def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         ) from error
     try:
         _check_version(connection, home.warehouse)
+        connection.execute("set TimeZone = 'UTC'")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
         yield connection
@@ -135,13 +135,13 @@ def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
         "temp_directory": str(path.with_suffix(".spill")),
         "max_temp_directory_size": f"{limits.spill_bytes}B",
         "preserve_insertion_order": False,
-        "TimeZone": "UTC",
         "autoinstall_known_extensions": False,
     }
     connection = duckdb.connect(":memory:", config=settings)
     quoted = str(path).replace("'", "''")
     connection.execute(f"attach '{quoted}' as kvledger (storage_version '{STORAGE_VERSION}')")
     connection.execute("use kvledger")
+    connection.execute("set TimeZone = 'UTC'")
     return connection
 
 
