@@ -1,0 +1,340 @@
+"""Stages under Prefect: the same answers, errors and bytes as without it, nothing of Prefect's on the terminal, no
+process and no pickle left behind. Real Prefect throughout; its server starts once for the tests in this process.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flows.execution import Execution, Stages, execution, is_transient
+from flows.home import Home, open_home
+from flows.prefect_home import LOOPBACK, sealed
+from flows.processes import started
+from transforms.errors import ConfigError, InputError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+KVLEDGER = Path(sys.executable).parent / "kvledger"
+OWN_RUN = """
+import sys
+from functools import partial
+from pathlib import Path
+from flows.execution import execution
+from flows.home import locked, open_home
+from tests.integration.test_orchestration import nap
+home = open_home(Path(sys.argv[1]))
+with locked(home), execution(home) as way:
+    way.run("nap", lambda stages: stages.run("nap", stages.executor.submit(nap, sys.argv[1]).result))
+"""
+
+
+# ---- a small pipeline of the same shape as the real ones: parts in workers, then one that puts them together
+
+
+def double(folder: str, number: int) -> tuple[int, int]:
+    """Twice the number, and the process that found it; 7 is bad input, 8 a bug, 9 a disk that fails once."""
+    if number == 7:
+        raise InputError("numbers.txt: 7 is not a number; mend line 1")
+    if number == 8:
+        raise ZeroDivisionError
+    marker = Path(folder) / f"{number}.tries"
+    marker.open("a").write("x")
+    if number == 9 and len(marker.read_text()) == 1:
+        raise OSError(errno.EIO, "the disk is tired")
+    if number == 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number, os.getpid()
+
+
+def nap(folder: str) -> None:
+    """Work of a minute, whose process id stands in a file."""
+    (Path(folder) / "napping.tmp").write_text(str(os.getpid()))
+    (Path(folder) / "napping.tmp").rename(Path(folder) / "napping")
+    time.sleep(60)
+
+
+def double_all(folder: Path, numbers: list[int], executor: Executor) -> list[tuple[int, int]]:
+    return list(executor.map(double, [str(folder)] * len(numbers), numbers))
+
+
+def write_sum(folder: Path, doubled: list[tuple[int, int]]) -> int:
+    total = sum(value for value, _ in doubled)
+    (folder / "sum.txt").write_text(f"{[value for value, _ in doubled]} {total}\n")
+    return total
+
+
+def body(stages: Stages, folder: Path, numbers: list[int]) -> tuple[int, set[int]]:
+    doubled = stages.run("double", double_all, folder, numbers, executor=stages.executor)
+    return stages.run("sum", write_sum, folder, doubled), {pid for _, pid in doubled}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return open_home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def prefect(home: Home) -> Iterator[Execution]:
+    """Commands run under Prefect, on a server that starts once."""
+    with execution(home, workers=2) as way:
+        assert way.server is not None
+        yield way
+
+
+@pytest.fixture(scope="module")
+def plain(home: Home) -> Iterator[Execution]:
+    with execution(home, no_prefect=True, workers=2) as way:
+        yield way
+
+
+def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> bool:
+    deadline_s = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def rows(home: Home, query: str) -> list[tuple[Any, ...]]:
+    database = sqlite3.connect(home.prefect / "prefect.db")
+    try:
+        return database.execute(query).fetchall()
+    finally:
+        database.close()
+
+
+def test_both_ways_give_the_same_answer_and_bytes(prefect: Execution, plain: Execution, tmp_path: Path) -> None:
+    written = []
+    for way, name in ((prefect, "prefect"), (plain, "plain")):
+        (tmp_path / name).mkdir()
+        total, pids = way.run("double", lambda stages, name=name: body(stages, tmp_path / name, [3, 1, 2]))
+        assert total == 12
+        assert os.getpid() not in pids
+        assert [started(pid) for pid in pids] == [None] * len(pids)
+        written.append((tmp_path / name / "sum.txt").read_text())
+    assert written == ["[6, 2, 4] 12\n"] * 2
+
+
+def test_one_flow_run_a_command_and_one_task_run_a_stage_and_part(
+    prefect: Execution, home: Home, tmp_path: Path
+) -> None:
+    prefect.run("count", lambda stages: body(stages, tmp_path, [1, 2, 3, 4, 5]))
+    runs = "select r.id, r.state_type from flow_run r join flow f on f.id = r.flow_id where f.name = 'kvledger count'"
+    ((run, state),) = rows(home, runs)
+    assert state == "COMPLETED"
+    counted = f"select count(*) from task_run where flow_run_id = '{run}' and state_type = 'COMPLETED'"  # noqa: S608
+    assert eventually(lambda: rows(home, counted) == [(7,)])  # the server writes task runs a moment after they end
+
+
+@pytest.mark.parametrize("way_name", ["prefect", "plain"])
+def test_bad_input_arrives_as_it_was_raised_and_is_not_tried_again(
+    way_name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    way: Execution = request.getfixturevalue(way_name)
+    with pytest.raises(InputError, match=r"^numbers\.txt: 7 is not a number; mend line 1$"):
+        way.run("bad", lambda stages: body(stages, tmp_path, [1, 7]))
+    assert not (tmp_path / "sum.txt").exists()
+
+
+def test_a_bug_keeps_its_traceback_without_prefects_frames(prefect: Execution, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        prefect.run("bug", lambda stages: body(stages, tmp_path, [8]))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "in double_all" in shown
+    assert "in double\n" in shown
+    assert "site-packages/prefect" not in shown
+
+
+def test_a_transient_fault_is_tried_again(prefect: Execution, tmp_path: Path) -> None:
+    total, _ = prefect.run("tired", lambda stages: body(stages, tmp_path, [9, 1]))
+    assert total == 20
+    assert (tmp_path / "9.tries").read_text() == "xx"
+    assert (tmp_path / "1.tries").read_text() == "x"
+
+
+def test_only_faults_of_disks_and_networks_are_transient() -> None:
+    transient = [OSError(errno.EIO, ""), OSError(errno.ESTALE, ""), ConnectionResetError(), TimeoutError()]
+    lasting = [FileNotFoundError(errno.ENOENT, ""), PermissionError(errno.EACCES, ""), OSError(errno.ENOSPC, "")]
+    assert [is_transient(error) for error in transient] == [True] * 4
+    assert [is_transient(error) for error in [*lasting, InputError(""), ValueError()]] == [False] * 5
+
+
+@pytest.mark.parametrize("way_name", ["prefect", "plain"])
+def test_a_worker_ended_from_outside_is_one_line(way_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    way: Execution = request.getfixturevalue(way_name)
+    with pytest.raises(RunError, match="memory"):
+        way.run("killed", lambda stages: body(stages, tmp_path, [10]))
+
+
+def test_a_server_that_is_lost_is_started_again(prefect: Execution, home: Home, tmp_path: Path) -> None:
+    assert prefect.server is not None
+    lost = prefect.server.process.pid
+
+    def lose_server(stages: Stages) -> int:
+        os.kill(lost, signal.SIGKILL)
+        return body(stages, tmp_path, [1])[0]
+
+    assert prefect.run("lost", lose_server) == 2
+    assert prefect.server.process.pid != lost
+    assert json.loads((home.prefect / "server.json").read_text())["pid"] == prefect.server.process.pid
+    states = "select r.state_type from flow_run r join flow f on f.id = r.flow_id where f.name = 'kvledger lost'"
+    assert rows(home, states) == [("COMPLETED",)]
+
+
+def test_nothing_is_pickled_to_disk(prefect: Execution, home: Home, tmp_path: Path) -> None:
+    prefect.run("kept", lambda stages: body(stages, tmp_path, [1]))
+    with pytest.raises(InputError):
+        prefect.run("kept", lambda stages: body(stages, tmp_path, [7]))
+    names = {path.name for path in home.prefect.rglob("*") if path.is_file()}
+    assert names <= {"prefect.db", "prefect.db-shm", "prefect.db-wal", "memo_store.toml", "server.json"}
+
+
+def test_a_named_server_is_used_and_one_that_is_down_is_one_line(
+    prefect: Execution, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prefect.server is not None
+    other = open_home(tmp_path / "other")
+    with execution(other) as way:  # inside `prefect`, PREFECT_API_URL names its server
+        assert way.server is None
+        assert way.run("named", lambda stages: body(stages, tmp_path, [1]))[0] == 2
+    assert rows(home, "select name from flow where name = 'kvledger named'")
+    assert not list(other.root.rglob("prefect.db"))
+    with socket.socket() as silent:  # bound, not listening: refuses
+        silent.bind((LOOPBACK, 0))
+        monkeypatch.setenv("PREFECT_API_URL", f"http://{LOOPBACK}:{silent.getsockname()[1]}/api")
+        with execution(other) as way, pytest.raises(RunError, match="--no-prefect"):
+            way.run("down", lambda stages: body(stages, tmp_path, [1]))
+
+
+def test_the_environment_is_sealed_against_the_users_prefect(tmp_path: Path) -> None:
+    theirs = {
+        "PREFECT_API_KEY": "secret",
+        "PREFECT_HOME": "/somewhere",
+        "PREFECT_PROFILE": "cloud",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
+        "NO_PROXY": "intranet",
+        "PATH": "/bin",
+    }
+    made = sealed(Home(tmp_path), theirs, 4242)
+    assert made["PREFECT_HOME"] == str(tmp_path / "prefect")
+    assert made["PREFECT_API_URL"] == "http://127.0.0.1:4242/api"
+    assert made["DO_NOT_TRACK"] == "1"
+    assert made["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+    assert made["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] == "300"
+    assert made["NO_PROXY"] == made["no_proxy"] == "intranet,127.0.0.1"
+    assert made["PATH"] == "/bin"
+    assert {"PREFECT_API_KEY", "PREFECT_PROFILE"} & made.keys() == set()
+    assert sealed(Home(tmp_path), {}, 1)["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] == "120"
+    assert made["PREFECT_API_AUTH_STRING"] != sealed(Home(tmp_path), theirs, 4242)["PREFECT_API_AUTH_STRING"]
+
+
+def test_the_number_of_workers_is_checked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVLEDGER_ORCHESTRATOR", "none")
+    monkeypatch.setenv("KVLEDGER_WORKERS", "3")
+    with execution(home) as way:
+        assert (way.is_plain, way.workers) == (True, 3)
+    monkeypatch.setenv("KVLEDGER_WORKERS", "many")
+    with pytest.raises(ConfigError, match="KVLEDGER_WORKERS=many"), execution(home):
+        pass
+
+
+# ---- whole runs, as processes of their own
+
+
+@pytest.fixture(scope="module")
+def warm_home(prefect: Execution, home: Home, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home whose Prefect database is migrated, as on every run but the first."""
+    prefect.run("warm", lambda stages: stages.run("nothing", int))
+    warm = open_home(tmp_path_factory.mktemp("warm"))
+    warm.prefect.mkdir()
+    source, copy = sqlite3.connect(home.prefect / "prefect.db"), sqlite3.connect(warm.prefect / "prefect.db")
+    with source, copy:
+        source.backup(copy)
+    source.close()
+    copy.close()
+    return warm
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user with a proxy, an empty user directory and no Prefect settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    for name in ("no_proxy", "NO_PROXY"):
+        kept.pop(name, None)
+    (tmp_path / "user").mkdir()
+    proxy = "http://192.0.2.1:3128"  # TEST-NET-1: nobody answers
+    return {**kept, "HOME": str(tmp_path / "user"), "HTTP_PROXY": proxy, "http_proxy": proxy, "ALL_PROXY": proxy}
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [(signal.SIGKILL, -9, ""), (signal.SIGTERM, 143, ""), (signal.SIGINT, -2, "KeyboardInterrupt")],
+    ids=["SIGKILL", "SIGTERM", "Ctrl-C"],
+)
+def test_an_ended_run_leaves_no_process(
+    ended: tuple[int, int, str], warm_home: Home, outside: dict[str, str], root_dir: Path
+) -> None:
+    number, code, said = ended
+    command = [sys.executable, "-W", "ignore", "-c", OWN_RUN, str(warm_home.root)]
+    pipe = subprocess.PIPE
+    napping = warm_home.root / "napping"
+    with subprocess.Popen(
+        command, cwd=root_dir, stdout=pipe, stderr=pipe, text=True, env=outside, start_new_session=True
+    ) as run:
+        assert eventually(lambda: napping.exists() or run.poll() is not None, within_s=120), "it never began"
+        server = json.loads((warm_home.prefect / "server.json").read_text())["pid"]
+        worker = int(napping.read_text())
+        napping.unlink()
+        os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
+        assert run.wait(timeout=60) == code
+        if number == signal.SIGKILL:
+            assert eventually(lambda: started(server) is None and started(worker) is None)
+        assert [started(server), started(worker)] == [None, None]
+        output, errors = run.communicate()
+    assert output == ""
+    assert errors.strip().rpartition("\n")[2] == said
+
+
+def test_a_good_run_is_quiet_without_a_network(warm_home: Home, outside: dict[str, str], tmp_path: Path) -> None:
+    logs = tmp_path / "trace.jsonl"
+    logs.write_text('{"timestamp": 0, "input_length": 700, "output_length": 50, "hash_ids": [1, 2]}\n')
+    options = ["--format", "mooncake", "--origin", "2026-11-16T00:00:00Z", "--home", str(warm_home.root), "--json"]
+    ran = subprocess.run(
+        [*without_network(), str(KVLEDGER), "ingest", str(logs), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=outside,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout)["loaded"] == 1
+    assert not (warm_home.prefect / "server.json").exists()
+    assert list((tmp_path / "user").rglob("*")) == []
+    ended = (
+        "select f.name, r.state_type from flow_run r join flow f on f.id = r.flow_id order by r.created desc limit 1"
+    )
+    assert rows(warm_home, ended) == [("kvledger ingest", "COMPLETED")]
+
+
+def without_network() -> list[str]:
+    """Words before a command that take all but the loopback device from it, where this user may do that."""
+    words = ["unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    permitted = subprocess.run([*words, "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    return words if permitted and permitted.returncode == 0 else []
