@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,11 @@ from flows.commands.engine_options import (
 )
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption
 from flows.printing import print_json, print_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flows.kv import KvQuestion
 
 ModelOption = Annotated[str | None, typer.Option("--model", help="Path of a config.json, or a catalog id.")]
 KvBytesOption = Annotated[
@@ -62,8 +67,7 @@ def kv(
     json: JsonOption = False,
 ) -> None:
     """Say how many tokens of KV fit, and how the number comes about."""
-    from flows.kv import KvQuestion, answer_fleet, answer_model
-    from flows.kv_table import kv_json, kv_lines
+    from flows.kv import KvQuestion
 
     question = KvQuestion(
         model=model,
@@ -86,15 +90,17 @@ def kv(
         gpu=gpu,
         gpu_memory_utilization=gpu_memory_utilization,
     )
-    if fleet is None:
-        answer = answer_model(question, home)
-        if json:
-            print_json(kv_json(answer))
-        else:
-            print_line("\n".join(kv_lines(answer)))
-        return
-    answers = answer_fleet(question, fleet, home)
-    if json:
-        print_json({"deployments": [kv_json(answer) for answer in answers]})
-    else:
+    _print_answers(question, fleet, home, json=json)
+
+
+def _print_answers(question: KvQuestion, fleet: Path | None, home: Path, *, json: bool) -> None:
+    from flows.kv import answer_fleet, answer_model
+    from flows.kv_table import kv_json, kv_lines
+
+    answers = [answer_model(question, home)] if fleet is None else answer_fleet(question, fleet, home)
+    if not json:
         print_line("\n\n".join("\n".join(kv_lines(answer)) for answer in answers))
+    elif fleet is None:
+        print_json(kv_json(answers[0]))
+    else:
+        print_json({"deployments": [kv_json(answer) for answer in answers]})
