@@ -28,11 +28,7 @@ EVERY_WEEK = "(none)"
 
 PACKAGES = ("kvledger", "duckdb", "polars", "pyarrow", "numpy", "numba", "altair", "vl-convert-python")
 
-COMMANDS = (
-    "kvledger review --week {week}",
-    "kvledger query \"select * from mart_decision where week = '{week}'\"",
-    "kvledger dictionary",
-)
+COMMANDS = ("kvledger review --week {week}", "kvledger review --week {week} --json")
 
 _WEEK = re.compile(r"\d{4}-W\d{2}")
 

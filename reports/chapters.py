@@ -12,7 +12,7 @@ from reports.charts.histogram import length_chart, wait_chart
 from reports.charts.kv_time import deployment_chart, tenant_chart
 from reports.charts.latency import latency_chart
 from reports.charts.residency import residency_chart
-from reports.marts import Marts, only, rows
+from reports.marts import ALL, Marts, only, rows
 from reports.page import Chapter, Section
 from reports.printed import sentence, shortened
 
@@ -74,6 +74,7 @@ def fleet_chapter(marts: Marts) -> Chapter:
                 (tables.kv_time(marts), tables.failed_kv(marts)),
                 is_wide=True,
             ),
+            Section("All traffic", tables=(tables.lengths(marts, ALL), tables.arrivals(marts, ALL)), is_wide=True),
         ),
     )
 
@@ -97,7 +98,8 @@ def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequenc
             Section("Data quality", tables=(tables.data_quality(marts), tables.rejects(marts)), is_wide=True),
             Section("Assumptions", tables=(tables.assumptions(marts),), is_wide=True),
             Section("How to reproduce", tables=(made,), commands=tuple(commands),
-                    note="The same inputs, fleet file, catalog and versions give the same figures."),
+                    note="With the --home and --fleet of this run; the same logs, fleet file, catalog and versions give the same "
+                    "figures."),
         ),
     )  # fmt: skip
 
