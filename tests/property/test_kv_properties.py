@@ -90,7 +90,7 @@ def account(shape: ModelShape, engine: Engine, room: int) -> KvAccount:
 
 
 @given(shapes(), engines(), rooms)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nothing_holds_more_than_the_memory(shape: ModelShape, engine: Engine, room: int) -> None:
     found = account(shape, engine, room)
     assert found.num_blocks * found.bytes_per_block_per_gpu <= room
@@ -102,7 +102,7 @@ def test_nothing_holds_more_than_the_memory(shape: ModelShape, engine: Engine, r
 
 
 @given(shapes(), engines(), rooms)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_bytes_are_never_below_what_the_layers_need(shape: ModelShape, engine: Engine, room: int) -> None:
     found = account(shape, engine, room)
     value_bytes = 1 if engine.kv_cache_dtype == "fp8" else 2
@@ -124,7 +124,7 @@ def test_bytes_are_never_below_what_the_layers_need(shape: ModelShape, engine: E
 
 
 @given(shapes(), engines(), rooms, st.integers(1, 200_000), st.integers(0, 50_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_longer_requests_hold_no_less(shape: ModelShape, engine: Engine, room: int, tokens: int, more: int) -> None:
     found = account(shape, engine, room)
     assert found.held_bytes(tokens) <= found.held_bytes(tokens + more)
@@ -136,7 +136,7 @@ def test_longer_requests_hold_no_less(shape: ModelShape, engine: Engine, room: i
 
 
 @given(shapes(), engines(), rooms, st.integers(1, 200_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_request_wastes_less_than_a_block_a_group(shape: ModelShape, engine: Engine, room: int, tokens: int) -> None:
     found = account(shape, engine, room)
     for group in found.groups:
@@ -146,7 +146,7 @@ def test_a_request_wastes_less_than_a_block_a_group(shape: ModelShape, engine: E
 
 
 @given(shapes(), engines(), rooms)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_fewer_bytes_a_value_and_more_ranks_never_cost_more(shape: ModelShape, engine: Engine, room: int) -> None:
     wide = account(shape, replace(engine, kv_cache_dtype="auto"), room)
     narrow = account(shape, replace(engine, kv_cache_dtype="fp8"), room)
@@ -157,7 +157,7 @@ def test_fewer_bytes_a_value_and_more_ranks_never_cost_more(shape: ModelShape, e
 
 
 @given(shapes(), engines(), rooms, st.integers(0, 10 * GIB))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_more_memory_never_holds_less(shape: ModelShape, engine: Engine, room: int, more: int) -> None:
     less, found = account(shape, engine, room), account(shape, engine, room + more)
     for name in ("num_blocks", "reported_tokens", "capacity_tokens", "max_concurrency", "largest_max_model_len"):
@@ -165,7 +165,7 @@ def test_more_memory_never_holds_less(shape: ModelShape, engine: Engine, room: i
 
 
 @given(shapes(), engines(), rooms)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_largest_length_starts_and_the_next_does_not(shape: ModelShape, engine: Engine, room: int) -> None:
     largest = account(shape, engine, room).largest_max_model_len
     if largest:
