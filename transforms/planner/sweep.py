@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Wholes = NDArray[np.int64]
 
 MICROS = 1_000_000
-CHUNK_ROWS = 1 << 19
+CHUNK_ROWS = 1 << 17
 """Stretches per pass: bounds the working memory, whatever the number of rows."""
 
 SLOPE_QUANTUM_PER_S = 2.0**-32
@@ -50,25 +50,30 @@ class Sweep:
         return np.stack([_bin_means(sums[:, :-1]) for sums in self._sums])
 
     def _add_chunk(self, start_us: Wholes, end_us: Wholes, ramps: list[Ramp]) -> None:
-        late_us = np.maximum(-start_us, 0)
-        bounded_end_us = np.maximum(end_us, 0)
-        full_s = (end_us - start_us) / MICROS
-        late_s = late_us / MICROS
-        kept_s = (bounded_end_us - (start_us + late_us)) / MICROS
-        begin, end = self._instants(start_us + late_us), self._instants(bounded_end_us)
-        for curve, (from_value, to_value) in enumerate(ramps):
-            sums = self._sums[curve]
-            if to_value is None:
-                level = np.broadcast_to(from_value, full_s.shape)
-                _step(sums, begin, level)
-                _step(sums, end, -level)
-                continue
-            slope = _quantised((to_value - from_value) / np.where(full_s > 0, full_s, np.inf))
+        """Add stretches; those that begin and end in one bin add their area to it, which needs no slope."""
+        begin_us, finish_us = np.maximum(start_us, 0), np.maximum(end_us, 0)
+        full_s, late_s = (end_us - start_us) / MICROS, (begin_us - start_us) / MICROS
+        kept_s = (finish_us - begin_us) / MICROS
+        begin, end = self._instants(begin_us), self._instants(finish_us)
+        is_inside = begin[0] == end[0]
+        inside, across = np.flatnonzero(is_inside), np.flatnonzero(~is_inside)
+        bins, kept_inside_s = begin[0][inside], kept_s[inside]
+        begin, end = ((instant[0][across], instant[1][across]) for instant in (begin, end))
+        for sums, (from_value, to_value) in zip(self._sums, ramps, strict=True):
+            rise = 0.0 if to_value is None else to_value - from_value
+            slope = np.broadcast_to(rise / np.where(full_s > 0, full_s, np.inf), full_s.shape)
             first = from_value + slope * late_s
+            _sum_by_bin(sums[1], bins, kept_inside_s * (first[inside] + slope[inside] * kept_inside_s / 2))
+            first = first[across]
+            if to_value is not None:
+                bend = _quantised(slope[across])
+                _bend(sums, begin, bend)
+                _bend(sums, end, -bend)
+                last = first + bend * kept_s[across]
+            else:
+                last = first
             _step(sums, begin, first)
-            _step(sums, end, -(first + slope * kept_s))
-            _bend(sums, begin, slope)
-            _bend(sums, end, -slope)
+            _step(sums, end, -last)
 
     def _instants(self, at_us: Wholes) -> tuple[Wholes, Reals]:
         """Bin of each instant (the last one holds all beyond the window) and the seconds left in that bin."""
