@@ -19,7 +19,7 @@ NO_ARRIVAL = "no arrival time"
 TOKENS = ("prompt_tokens", "cached_prompt_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 COUNTS = (*TOKENS, "requested_output_tokens", "choices", "tool_calls", "tool_results")
 DURATIONS = ("queue_s", "ttft_s", "e2e_s", "logged_tool_wait_s")
-DEFAULTS = {"attempt": 1, "operation": "chat", "served_by": "backend", "status": "ok"}
+DEFAULTS = {"operation": "chat", "served_by": "backend", "status": "ok"}
 INSTANTS = {"ended_at": pl.Datetime("us", "UTC"), "first_token_at": pl.Datetime("us", "UTC")}
 FORMAT_SCHEMA: dict[str, pl.DataType] = {**SCHEMA, **INSTANTS}
 
@@ -44,6 +44,8 @@ def finish(rows: pl.DataFrame, source: str, source_file: str) -> pl.DataFrame:
     Negative values become NULL (`negative_value`), cached tokens above the prompt are cut to it (`cached_clamped`),
     durations come from `ended_at` and `first_token_at` where not given; one below zero becomes NULL (`clock_skew`).
     """
+    if not rows.width:
+        return pl.DataFrame(schema=SCHEMA)
     given = [name for name in FORMAT_SCHEMA if name in rows.columns]
     rows = rows.select(_typed(name, rows.schema[name]) for name in given)
     if "flags" not in given:
@@ -57,9 +59,18 @@ def finish(rows: pl.DataFrame, source: str, source_file: str) -> pl.DataFrame:
         pl.col(name).fill_null(value) if name in present else pl.lit(value, dtype=SCHEMA[name]).alias(name)
         for name, value in DEFAULTS.items()
     ]
-    rows = rows.with_columns(*defaults, source=pl.lit(source), source_file=pl.lit(source_file))
+    rows = _with_attempts(rows).with_columns(*defaults, source=pl.lit(source), source_file=pl.lit(source_file))
     missing = [pl.lit(None, dtype=dtype).alias(n) for n, dtype in SCHEMA.items() if n not in rows.columns]
     return rows.with_columns(missing).select(*SCHEMA)
+
+
+def _with_attempts(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with attempt 1 where none is given; rows with a `record_id` are numbered among their call's later."""
+    attempt = pl.col("attempt") if "attempt" in rows.columns else pl.lit(None, dtype=pl.Int32)
+    if "record_id" not in rows.columns:
+        return rows.with_columns(attempt=attempt.fill_null(1))
+    alone = pl.col("record_id").is_null()
+    return rows.with_columns(attempt=pl.when(alone).then(attempt.fill_null(1)).otherwise(attempt))
 
 
 def _typed(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -73,10 +84,20 @@ def _derive_durations(rows: pl.DataFrame) -> pl.DataFrame:
     for instant, duration in (("ended_at", "e2e_s"), ("first_token_at", "ttft_s")):
         if instant not in rows.columns:
             continue
-        derived = (pl.col(instant) - pl.col("arrived_at")).dt.total_microseconds() / 1_000_000
-        known = pl.col(duration) if duration in rows.columns else pl.lit(None, dtype=pl.Float64)
-        rows = rows.with_columns(pl.coalesce(known, derived).alias(duration)).drop(instant)
+        derived = divided((rows[instant] - rows["arrived_at"]).dt.total_microseconds(), 1_000_000)
+        if duration in rows.columns:
+            derived = rows[duration].zip_with(rows[duration].is_not_null(), derived)
+        rows = rows.with_columns(derived.alias(duration)).drop(instant)
     return rows
+
+
+def divided(values: pl.Series, divisor: float) -> pl.Series:
+    """`values` / `divisor` as floats, each rounded once.
+
+    Polars multiplies by the reciprocal of a scalar, and does so or not by the number of rows: the last bit of a
+    duration would depend on the batch it was read in.
+    """
+    return values.cast(pl.Float64) / pl.repeat(float(divisor), len(values), eager=True)
 
 
 def _drop_impossible(rows: pl.DataFrame) -> pl.DataFrame:

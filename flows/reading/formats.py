@@ -25,7 +25,8 @@ def python_formats() -> tuple[str, ...]:
     """Names of the formats with a module of their own, as written on the command line."""
     import transforms.sources
 
-    names = (m.name.replace("_", "-") for m in pkgutil.iter_modules(transforms.sources.__path__))
+    modules = pkgutil.iter_modules(transforms.sources.__path__)
+    names = (m.name.replace("_", "-") for m in modules if not m.name.startswith("_"))
     return tuple(sorted(names))
 
 

@@ -17,6 +17,7 @@ from transforms.errors import InputError
 from transforms.fields.clock import EXACT_FLOAT, LATEST_US, NO_ZONE, UNIT_BELOW, Clock
 from transforms.fields.decode import parse_slowly
 from transforms.fields.numbers import NEGATIVE, NOT_INTEGRAL, PER_SECOND, amount, count
+from transforms.finish import divided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,7 @@ def amounts(cells: pl.Series, *, is_json: bool) -> Column:
 def seconds(cells: pl.Series, unit: str, *, is_json: bool) -> Column:
     """Durations in seconds from numbers in `unit`."""
     out = amounts(cells, is_json=is_json)
-    out.values = out.values / PER_SECOND[unit]
+    out.values = divided(out.values, PER_SECOND[unit])
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ DUPLICATE_KEY = "dup_key"
 NOT_JSON = "not JSON"
 NOT_AN_OBJECT = "not a JSON object"
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _fast = msgspec.json.Decoder()
 
 
@@ -78,7 +80,20 @@ def parse_slowly(line: bytes) -> tuple[Any, tuple[str, ...]]:
         return out
 
     value = json.loads(line.decode("utf-8", errors="replace"), object_pairs_hook=pairs)
+    if _SURROGATE.search(line):
+        value = _encodable(value)
     return value, ((DUPLICATE_KEY,) if repeated else ())
+
+
+def _encodable(value: Any) -> Any:
+    """`value` with lone surrogates, which no UTF-8 can hold, replaced in all its texts."""
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="replace").decode()
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 def inner(value: Any) -> Any:
