@@ -13,9 +13,7 @@ from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_f
 from flows.warehouse import WAREHOUSE_VERSION
 from transforms.errors import ConfigError
 from transforms.fleet import Deployment, Fleet, deployment_of
-from transforms.planner.kv_account import KvAccount, kv_account
-from transforms.planner.memory import MemoryBudget, memory_budget
-from transforms.planner.model_shape import model_shape
+from transforms.planner.kv_on_gpu import kv_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from flows.home import Home
     from transforms.catalog import CatalogModel, Gpu
+    from transforms.planner.kv_account import KvAccount
+    from transforms.planner.memory import MemoryBudget
 
 _TEXT, _COUNT, _REAL, _SIZE, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Int32(), pl.Boolean()
 
@@ -92,10 +92,9 @@ def place(deployment: Deployment, fleet: LoadedFleet, catalog: Catalog) -> Place
     """`deployment` with its model, GPU, memory and KV account; CatalogError or CapacityError where it cannot be."""
     model = catalog.model(deployment.model, fleet.base)
     gpu = catalog.gpu(deployment.gpu)
-    memory = memory_budget(model.config, gpu, deployment.engine, model.model_id)
-    account = kv_account(model_shape(model.config, model.model_id), deployment.engine, memory.kv_bytes)
+    found = kv_on_gpu(model.config, model.model_id, gpu, deployment.engine)
     price = catalog.prices().of(deployment.gpu, fleet.fleet.prices)
-    return Placed(deployment, model, gpu, memory, account, price, slo_window_s(deployment))
+    return Placed(deployment, model, gpu, found.memory, found.account, price, slo_window_s(deployment))
 
 
 def slo_window_s(deployment: Deployment) -> float:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flows.catalog import Catalog, load_catalog
 from flows.home import Home
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import check_starts, default_prefix_caching, kv_account
-from transforms.planner.kv_layers import drafter_layers
+from transforms.planner.kv_account import default_prefix_caching, kv_account
 from transforms.planner.kv_versions import known_version
 from transforms.planner.model_shape import ModelShape, model_shape
 
@@ -77,7 +76,7 @@ def answer_model(question: KvQuestion, home: Path) -> KvAnswer:
     gpu = catalog.gpu(question.gpu) if question.gpu is not None else None
     engine = _engine(question, shape, gpu)
     if gpu is not None:
-        return _on_gpu(model, shape, engine, gpu, model.model_id)
+        return _on_gpu(model, engine, gpu, model.model_id)
     gib = question.available_kv_gib or 0.0
     available_bytes = question.available_kv_bytes or int(gib * GIB_BYTES)
     return KvAnswer(model.model_id, model.model_id, engine, kv_account(shape, engine, available_bytes))
@@ -101,22 +100,16 @@ def deployment_kv(deployment: Deployment, catalog: Catalog, base: Path) -> KvAns
     try:
         model = catalog.model(deployment.model, base)
         gpu = catalog.gpu(deployment.gpu)
-        shape = model_shape(model.config, model.where)
-        return _on_gpu(model, shape, deployment.engine, gpu, f"{deployment.name}: {model.model_id}")
+        return _on_gpu(model, deployment.engine, gpu, f"{deployment.name}: {model.model_id}")
     except KvledgerError as error:
         raise type(error)(f"deployment '{deployment.name}': {error}") from error
 
 
-def _on_gpu(model: CatalogModel, shape: ModelShape, engine: Engine, gpu: Gpu, title: str) -> KvAnswer:
-    from transforms.planner.memory import memory_budget
+def _on_gpu(model: CatalogModel, engine: Engine, gpu: Gpu, title: str) -> KvAnswer:
+    from transforms.planner.kv_on_gpu import kv_on_gpu
 
-    known_version(engine.name, engine.version)
-    engine = replace(engine, drafter_layers=drafter_layers(shape, engine))
-    budget = memory_budget(model.config, gpu, engine, model.where)
-    account = kv_account(shape, engine, budget.kv_bytes, holds_states=True)
-    if engine.max_model_len is not None:
-        check_starts(account, f"{model.where} on {gpu.name}")
-    return KvAnswer(title, model.model_id, engine, account, gpu, budget)
+    found = kv_on_gpu(model.config, model.where, gpu, engine)
+    return KvAnswer(title, model.model_id, found.engine, found.account, gpu, found.memory)
 
 
 def _engine(question: KvQuestion, shape: ModelShape, gpu: Gpu | None) -> Engine:
