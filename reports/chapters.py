@@ -74,9 +74,16 @@ def fleet_chapter(marts: Marts) -> Chapter:
                 (tables.kv_time(marts), tables.failed_kv(marts)),
                 is_wide=True,
             ),
-            Section("All traffic", tables=(tables.lengths(marts, ALL), tables.arrivals(marts, ALL)), is_wide=True),
+            *_all_traffic(marts),
         ),
     )
+
+
+def _all_traffic(marts: Marts) -> tuple[Section, ...]:
+    """Lengths and arrivals of everything together, where there is more than one deployment."""
+    if rows(marts, "mart_arrivals")["deployment_id"].n_unique() <= 2:  # noqa: PLR2004 - one and its total
+        return ()
+    return (Section("All traffic", tables=(tables.lengths(marts, ALL), tables.arrivals(marts, ALL)), is_wide=True),)
 
 
 def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequence[str]) -> Chapter:
@@ -98,8 +105,8 @@ def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequenc
             Section("Data quality", tables=(tables.data_quality(marts), tables.rejects(marts)), is_wide=True),
             Section("Assumptions", tables=(tables.assumptions(marts),), is_wide=True),
             Section("How to reproduce", tables=(made,), commands=tuple(commands),
-                    note="With the --home and --fleet of this run; the same logs, fleet file, catalog and versions give the same "
-                    "figures."),
+                    note="With the --home and --fleet of this run. The same logs, fleet file, catalog and versions "
+                    "give the same figures."),
         ),
     )  # fmt: skip
 

@@ -24,7 +24,16 @@ from reports.printed import (
     window,
     yes_no,
 )
-from reports.words import about_word, demand_word, file_word, gap_word, measure_word, model_word, phase_word
+from reports.words import (
+    about_word,
+    demand_word,
+    deployment_word,
+    file_word,
+    gap_word,
+    measure_word,
+    model_word,
+    phase_word,
+)
 
 MOST_ROWS = 200
 """Most rows of a printed table; the warehouse has the rest."""
@@ -114,9 +123,9 @@ def memory(marts: Marts, deployment_id: str) -> Table:
 
 def kv_time(marts: Marts) -> Table:
     """KV·time by deployment and phase."""
-    frame = rows(marts, "mart_kv_time", tenant=ALL).sort("deployment_id", "phase")
+    frame = _totals_last(rows(marts, "mart_kv_time", tenant=ALL), "phase")
     return table("KV·time by deployment and phase", frame, [
-        Column("deployment_id", "Deployment", shortened, is_text=True),
+        Column("deployment_id", "Deployment", deployment_word, is_text=True),
         Column("phase", "Phase", phase_word, is_text=True),
         Column("attempts_requests", "Attempts", whole),
         Column("unknown_requests", "Unknown", whole),
@@ -131,8 +140,8 @@ def kv_time(marts: Marts) -> Table:
 
 def failed_kv(marts: Marts) -> Table:
     """KV·time spent on attempts that failed."""
-    return table("KV spent on failed attempts", rows(marts, "mart_failed_kv").sort("deployment_id"), [
-        Column("deployment_id", "Deployment", shortened, is_text=True),
+    return table("KV spent on failed attempts", _totals_last(rows(marts, "mart_failed_kv")), [
+        Column("deployment_id", "Deployment", deployment_word, is_text=True),
         Column("attempts_requests", "Attempts", whole),
         Column("failed_attempts_requests", "Failed", whole),
         Column("failed_kv_time_byte_s", "Their KV·time", gib_s),
@@ -268,6 +277,13 @@ def decisions(marts: Marts) -> Table:
 
 def _all_first(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort(pl.col("measure"), pl.col("model") != ALL, pl.col("model"), descending=[True, False, False])
+
+
+def _totals_last(frame: pl.DataFrame, *then: str) -> pl.DataFrame:
+    """Rows by deployment, then `then`; those of all deployments last, or not at all where there is only one."""
+    if frame["deployment_id"].n_unique() == 2:  # noqa: PLR2004 - one deployment and its total are the same row twice
+        frame = frame.filter(pl.col("deployment_id") != ALL)
+    return frame.sort(pl.col("deployment_id") == ALL, "deployment_id", *then)
 
 
 def _hash(value: Any) -> str:

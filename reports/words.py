@@ -7,6 +7,7 @@ from reports.marts import ALL
 from reports.printed import shortened
 
 FILE_LENGTH = 80
+NOBODY = "(none)"
 
 
 def demand_word(demand: str | None) -> str:
@@ -32,6 +33,12 @@ def measure_word(measure: str | None) -> str:
 def about_word(deployment_id: str | None) -> str:
     """A deployment's name, or "whole fleet"."""
     return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+
+
+def deployment_word(deployment_id: str | None) -> str:
+    """A deployment's name, "all deployments", or "served by none"."""
+    words = {ALL: "all deployments", NOBODY: "served by none"}
+    return words.get(deployment_id or NOBODY, shortened(text(deployment_id)))
 
 
 def file_word(path: str | None) -> str:

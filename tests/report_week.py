@@ -126,7 +126,7 @@ def _full_week(windows: int, seed: int = 7) -> dict[str, pl.DataFrame]:
          "concurrency_mean_requests": rate * 9}
         for name in names for n in range(windows) for rate in [_day(n) * 0.8 * random_.uniform(0.7, 1.3)]
     ])  # fmt: skip
-    tables |= _traffic([*names], random_) | _sources()
+    tables |= _traffic(names) | _sources()
     return tables
 
 
@@ -148,7 +148,7 @@ def _residency(names: list[str], windows: int, random_: random.Random) -> Iterab
                     }  # fmt: skip
 
 
-def _traffic(names: list[str], random_: random.Random) -> dict[str, pl.DataFrame]:
+def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
     tenants = [RIGHT_TO_LEFT, LONG, HOSTILE, CLOSING, *(f"tenant-{n:02}" for n in range(16))]
     kv_time, lengths, histogram, waits, wait_bins, latency, curve, arrivals, hours = ([] for _ in range(9))
     for name in names:
@@ -220,6 +220,8 @@ def _traffic(names: list[str], random_: random.Random) -> dict[str, pl.DataFrame
              "previous_requests": 1000}
             for h in range(168)
         ]  # fmt: skip
+    for listed in (lengths, arrivals, kv_time):
+        listed += [row | {"deployment_id": "(all)"} for row in listed if row["deployment_id"] == "chat"]
     made = {
         "mart_kv_time": kv_time, "mart_lengths": lengths, "mart_length_histogram": histogram, "mart_tool_waits": waits,
         "mart_tool_wait_histogram": wait_bins, "mart_latency": latency, "mart_batch_curve": curve,

@@ -14,6 +14,8 @@ from reports.theme import colour
 
 THIS, LAST = "this week", "week before"
 HEIGHT_PX = 150
+LEAST_HOURS = 24
+"""Fewest hours that make a rhythm."""
 
 
 def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
@@ -39,9 +41,9 @@ def rate_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
 
 
 def rhythm_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
-    """Requests in each hour of the week, this week and the one before; None without rows."""
+    """Requests in each hour of the week, this week and the one before; None for less than a day."""
     frame = rows(marts, "mart_hours", deployment_id=deployment_id).sort("hour_of_week")
-    if frame.is_empty():
+    if frame.height < LEAST_HOURS:
         return None
     data = frame.select("hour_of_week", "requests", previous="previous_requests")
     return Chart(

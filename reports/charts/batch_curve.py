@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
@@ -14,7 +14,16 @@ from reports.marts import Marts, rows
 from reports.printed import ms_column
 from reports.theme import colour
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 MARKS = {"is_today": "today", "is_recommended": "recommended", "is_turning_point": "turning point"}
+PLACES: Mapping[str, tuple[Any, int, int]] = {
+    "today": ("left", 8, 13),
+    "recommended": ("right", -8, -12),
+    "turning point": ("right", -10, -4),
+}
+"""Where the name of a special point stands beside it: alignment, px right, px down; each apart from the others."""
 UNITS = {"throughput": "tokens/s", "tpot": "ms per token"}
 HEIGHT_PX = 150
 HEADINGS = {
@@ -33,11 +42,14 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
     if frame.is_empty():
         return ()
     data = _named(frame)
+    special = set(data["named"].str.split(", ").list.first().drop_nulls())
+    named = tuple(words for words in MARKS.values() if words in special)
     source = f"mart_batch_curve, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}"
 
     def chart(field: str, title: str, note: str) -> Chart:
         words = f"{deployment_id}: {title[0].lower()}{title[1:]}"
-        return Chart(f"{chart_id}-{field}", title, note, words, source, _spec(field), data, HEADINGS)
+        curve = _spec(field, named, has_slo=bool(data["slo"].is_not_null().any()))
+        return Chart(f"{chart_id}-{field}", title, note, words, source, curve, data, HEADINGS)
 
     return (
         chart("throughput", "Tokens per second of one replica, by batch",
@@ -65,7 +77,8 @@ def _batch_axis() -> alt.X:
 
 
 @cache
-def _spec(field: str) -> dict[str, Any]:
+def _spec(field: str, named: tuple[str, ...], *, has_slo: bool) -> dict[str, Any]:
+    """The curve of `field`, with the points in `named` ringed and labelled."""
     amount = amount_axis(field, UNITS[field], zero=True)
     fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
@@ -78,12 +91,15 @@ def _spec(field: str) -> dict[str, Any]:
     dots = base().mark_point(filled=True, opacity=1, size=30).encode(
         x=_batch_axis(), y=amount, color=fits.legend(None), tooltip=shown
     )  # fmt: skip
-    special = base().transform_filter("datum.named !== '' && datum.named !== null")
-    ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink")).encode(
-        x=_batch_axis(), y=amount
-    )  # fmt: skip
-    label = special.mark_text(align="right", dx=-10, dy=-6).encode(x=_batch_axis(), y=amount, text="named:N")
-    limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit")).encode(
-        x=_batch_axis(), y=alt.Y("slo:Q")
-    )  # fmt: skip
-    return spec(layered(line, dots, ring, label, *([limit] if field == "tpot" else [])), HEIGHT_PX)
+    layers = [line, dots]
+    for words, (align, dx, dy) in PLACES.items():
+        if words in named:
+            special = base().transform_filter(f"indexof(datum.named, '{words}') === 0")
+            ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink"))
+            layers.append(ring.encode(x=_batch_axis(), y=amount))
+            label = special.mark_text(align=align, dx=dx, dy=dy)
+            layers.append(label.encode(x=_batch_axis(), y=amount, text="named:N"))
+    if field == "tpot" and has_slo:
+        limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
+        layers.append(limit.encode(x=_batch_axis(), y=alt.Y("slo:Q")))
+    return spec(layered(*layers), HEIGHT_PX)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HEIGHT_PX = 34
+LEAST_SCALE_GPUS = 5
+"""Shortest scale, so that its ticks are whole GPUs."""
 COLUMNS = ("now_gpus", "needed_gpus", "low_gpus", "high_gpus")
 
 
@@ -44,7 +46,7 @@ def decision_chart(decision: Mapping[str, Any], most_gpus: int, chart_id: str, r
 
 @cache
 def _spec(most_gpus: int, role: str) -> dict[str, Any]:
-    axis = alt.X("now_gpus", type="quantitative").scale(domain=[0, most_gpus], nice=True)
+    axis = alt.X("now_gpus", type="quantitative").scale(domain=[0, max(most_gpus, LEAST_SCALE_GPUS)], nice=True)
     ticks = axis.axis(tickCount=5, format="d", tickMinStep=1, grid=True).title("GPUs")
     over = alt.X("needed_gpus", type="quantitative")
     now = base().mark_bar(height=16, color=colour("before"), opacity=0.55).encode(x=ticks)

@@ -34,7 +34,7 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         "requests",
         "previous_requests",
     )
-    has_before = data["previous"].is_not_null().any()
+    has_before = bool(data["previous"].is_not_null().any())
     return Chart(
         chart_id=chart_id,
         title=f"How long {measure}s are",
@@ -42,7 +42,7 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         + ("; black strokes are the week before." if has_before else "; there is no week before."),
         alt=f"{deployment_id}: share of requests by {measure} length in tokens, on a log axis",
         source="mart_length_histogram",
-        spec=_length_spec(),
+        spec=_length_spec(has_before=has_before),
         rows=data,
         headings={"low": "From (tokens)", "high": "Below (tokens)", "share": "This week (share)",
                   "previous": "Week before (share)", "requests": "This week (requests)",
@@ -75,7 +75,7 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
 
 
 @cache
-def _length_spec() -> dict[str, Any]:
+def _length_spec(*, has_before: bool) -> dict[str, Any]:
     ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
     ends = ends.axis(labelExpr=TOKENS_LABEL, tickCount=8).title("tokens")
     share = alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of requests")
@@ -86,12 +86,11 @@ def _length_spec() -> dict[str, Any]:
         alt.Tooltip("previous:Q", title=LAST, format=".1%"),
     ]
     bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
-    before = base().transform_filter("datum.previous !== null").mark_rule(strokeWidth=2.5, color=colour("ink"))
-    layers = layered(
-        bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown),
-        before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown),
-    )
-    return spec(layers, HEIGHT_PX)
+    before = base().mark_rule(strokeWidth=2.5, color=colour("ink"))
+    layers = [bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown)]
+    if has_before:
+        layers.append(before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown))
+    return spec(layered(*layers), HEIGHT_PX)
 
 
 @cache

@@ -15,14 +15,17 @@ from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
 
 MOST_BARS = 12
+NOBODY = "(none)"
+"""Tenant of rows that name none."""
 BAR_PX = 24
-TALL_BARS = 7
 HEADINGS = {"phase": "Phase", "gib_s": "KV·time (GiB·s)", "share": "Share of the deployment", "attempts": "Attempts"}
 
 
 def tenant_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
-    """KV·time of the tenants that hold the most, stacked by phase; None without rows."""
+    """KV·time of the tenants that hold the most, stacked by phase; None where the log names no tenant."""
     frame = rows(marts, "mart_kv_time", deployment_id=deployment_id).filter(pl.col("tenant") != ALL)
+    if frame["tenant"].unique().to_list() == [NOBODY]:
+        return None
     return _bars(
         frame, "tenant", chart_id,
         title="Which tenants hold the KV cache, and in which phase",
@@ -66,7 +69,7 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
         source=f"mart_kv_time, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
         spec=_spec(BAR_PX * largest.height + 10),
         rows=data,
-        is_tall=largest.height > TALL_BARS,
+        is_tall=holder == "tenant",
         headings={"holder": holder.removesuffix("_id").capitalize(), **HEADINGS},
     )
 

@@ -27,7 +27,7 @@ LINE_PX = 34
 
 def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
     """One line a measure with its p50 to p99, the p95 over all requests and the objective; None without times."""
-    frame = rows(marts, "mart_latency", deployment_id=deployment_id).filter(pl.col("latency_p50_s") > 0)
+    frame = rows(marts, "mart_latency", deployment_id=deployment_id).filter(pl.col("latency_p99_s") > 0)
     if frame.is_empty():
         return None
     order = list(MEASURES)
@@ -47,32 +47,36 @@ def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | No
         "Red stroke: objective for the p95.",
         alt=f"{deployment_id}: latency quantiles of queue, TTFT, TPOT and E2E in seconds on a log axis",
         source="mart_latency",
-        spec=_spec(LINE_PX * data.height),
+        spec=_spec(LINE_PX * data.height, tuple(name for name in QUANTILES if (data[name] > 0).any())),
         rows=data,
         headings={"line": "Measure", **{name: f"{label} (s)" for name, label in QUANTILES.items()}},
     )
 
 
 @cache
-def _spec(height_px: int) -> dict[str, Any]:
+def _spec(height_px: int, present: tuple[str, ...]) -> dict[str, Any]:
+    """Dots, ring and stroke of each quantile in `present`; a log axis has no place for zero."""
     line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
     shown = [alt.Tooltip("line:N", title=" ")] + [
         alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g")
         for name, label in QUANTILES.items()
     ]
-    span = base().mark_rule(strokeWidth=2, color=colour("before")).encode(
-        x=seconds_axis("latency_p50_s", "time, log axis"), x2="latency_p99_s", y=line, tooltip=shown
-    )  # fmt: skip
-    dots = [
-        base().transform_filter(f"datum.{name} > 0").mark_point(
-            filled=True, opacity=1, color=colour("decode"), size=size
-        ).encode(x=seconds_axis(name, "time, log axis"), y=line, tooltip=shown)
-        for name, size in (("latency_p50_s", 45), ("latency_p90_s", 45), ("latency_p95_s", 130), ("latency_p99_s", 45))
-    ]  # fmt: skip
-    ring = base().transform_filter("datum.latency_all_p95_s > 0").mark_point(
-        filled=False, size=230, strokeWidth=1.5, color=colour("ink")
-    ).encode(x=seconds_axis("latency_all_p95_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
-    objective = base().transform_filter("datum.slo_s > 0").mark_tick(
-        thickness=3, height=26, color=colour("limit")
-    ).encode(x=seconds_axis("slo_s", "time, log axis"), y=line, tooltip=shown)  # fmt: skip
-    return spec(layered(span, *dots, ring, objective), height_px)
+    marks = {
+        "latency_p50_s": base().mark_point(filled=True, size=45, color=colour("decode")),
+        "latency_p90_s": base().mark_point(filled=True, size=45, color=colour("decode")),
+        "latency_p95_s": base().mark_point(filled=True, size=130, color=colour("decode")),
+        "latency_p99_s": base().mark_point(filled=True, size=45, color=colour("decode")),
+        "latency_all_p95_s": base().mark_point(filled=False, size=230, strokeWidth=1.5, color=colour("ink")),
+        "slo_s": base().mark_tick(thickness=3, height=26, color=colour("limit")),
+    }
+    layers = [
+        marks[name]
+        .transform_filter(f"datum.{name} > 0")
+        .encode(x=seconds_axis(name, "time, log axis"), y=line, opacity=alt.value(1), tooltip=shown)
+        for name in present
+    ]
+    if "latency_p50_s" in present:
+        span = base().transform_filter("datum.latency_p50_s > 0").mark_rule(strokeWidth=2, color=colour("before"))
+        ends = seconds_axis("latency_p50_s", "time, log axis")
+        layers.insert(0, span.encode(x=ends, x2="latency_p99_s", y=line, tooltip=shown))
+    return spec(layered(*layers), height_px)

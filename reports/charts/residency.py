@@ -24,19 +24,18 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     if frame.is_empty():
         return None
     pace = OBSERVED if frame["pace"].is_in([OBSERVED]).any() else PROMISED
+    drawn = frame.filter(pl.col("pace") == pace, pl.col("residency_mean_bytes") > 0)
+    labels = drawn["provenance"].drop_nulls().unique()
     data = _wide(frame, pace)
     decision = only(marts, "mart_decision", deployment_id=deployment_id)
     capacity = gib(decision["now_capacity_bytes"])
     return Chart(
         chart_id=chart_id,
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
-        note="Means of five minutes by phase, "
-        + ("as logged. Thin line: the same traffic at the promised pace. " if pace == OBSERVED else
-           "at the promised pace: the log has no times of its own. ")
-        + "Red dashes: what all replicas hold.",
+        note=_note(pace, is_logged=labels.to_list() == ["measured"]),
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
-        source=f"mart_residency, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
+        source=f"mart_residency, {', '.join(sorted(labels))}",
         spec=_spec(has_days=is_long(data)),
         rows=data,
         headings={
@@ -47,6 +46,15 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         },
         is_wide=True,
     )  # fmt: skip
+
+
+def _note(pace: str, *, is_logged: bool) -> str:
+    if pace == PROMISED:
+        how = "at the promised pace: the log has no times of its own."
+    else:
+        how = "as logged." if is_logged else "where the log has no times, as modelled."
+        how += " Thin line: the same traffic at the promised pace."
+    return f"Means of five minutes by phase, {how} Red dashes: what all replicas hold."
 
 
 def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
