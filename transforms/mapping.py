@@ -17,21 +17,22 @@ SET_BY_INGEST = frozenset({"source", "source_file", "source_position", "preceden
 TARGETS = tuple(name for name in FORMAT_SCHEMA if name not in SET_BY_INGEST)
 BESIDE = frozenset({"settings", "recognise", "ignore"})
 """Tables of a mapping file that are no columns."""
-PICK_KEYS = ("field", "unit", "value", "words", "missing", "relative")
+PICK_KEYS = ("field", "unit", "value", "words", "only_words", "missing", "relative")
 
 
 @dataclass(frozen=True)
 class Pick:
     """Where one column comes from: a field, or a constant `value`.
 
-    `unit` is the field's ("ms"); `words` replaces texts of the field, `missing` lists texts that mean unknown;
-    `is_relative` stamps count from the source's origin.
+    `unit` is the field's ("ms"); `words` replaces texts of the field (where `is_words_only`, all other texts mean
+    unknown), `missing` lists texts that mean unknown; `is_relative` stamps count from the source's origin.
     """
 
     field: str = ""
     unit: str | None = None
     value: Any = None
     words: Mapping[str, str] = field_of(default_factory=dict)
+    is_words_only: bool = False
     missing: tuple[str, ...] = ()
     is_relative: bool = False
 
@@ -89,6 +90,7 @@ def _pick(target: str, entry: Any) -> Pick:
         unit=unit,
         value=entry.get("value"),
         words={str(k): str(v) for k, v in entry.get("words", {}).items()},
+        is_words_only=bool(entry.get("only_words", False)),
         missing=tuple(str(text) for text in entry.get("missing", ())),
         is_relative=bool(entry.get("relative", False)),
     )

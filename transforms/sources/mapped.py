@@ -122,7 +122,7 @@ def _replaced(cells: pl.Series, pick: Pick, *, is_json: bool) -> pl.Series:
         return cells
     bare = texts(cells, is_json=is_json)
     words = {text: _constant_cell(word, is_json=is_json) for text, word in pick.words.items()}
-    out = cells
+    out = cells.clear(len(cells)) if pick.is_words_only else cells
     for text, word in words.items():
         out = out.zip_with((bare != text).fill_null(value=True), pl.Series([word], dtype=pl.String))
     unknown = bare.is_in(list(pick.missing)) if pick.missing else None
