@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from flows.execution import Execution, Stages, execution, is_transient
@@ -31,6 +32,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
+FLEET = """
+[[sources]]
+format = "mooncake"
+path = "logs/*.jsonl"
+origin = "2026-11-16T00:00:00Z"
+[[deployments]]
+name = "llama"
+serves = ["*"]
+model = "meta-llama/Llama-3.1-8B-Instruct"
+gpu = "H100-SXM-80GB"
+"""
 OWN_RUN = """
 import sys
 from functools import partial
@@ -312,25 +324,65 @@ def test_an_ended_run_leaves_no_process(
     assert errors.strip().rpartition("\n")[2] == said
 
 
-def test_a_good_run_is_quiet_without_a_network(warm_home: Home, outside: dict[str, str], tmp_path: Path) -> None:
-    logs = tmp_path / "trace.jsonl"
-    logs.write_text('{"timestamp": 0, "input_length": 700, "output_length": 50, "hash_ids": [1, 2]}\n')
-    options = ["--format", "mooncake", "--origin", "2026-11-16T00:00:00Z", "--home", str(warm_home.root), "--json"]
-    ran = subprocess.run(
-        [*without_network(), str(KVLEDGER), "ingest", str(logs), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=outside,
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert json.loads(ran.stdout)["loaded"] == 1
+def test_a_review_under_prefect_is_the_plain_one_quiet_and_without_a_network(
+    warm_home: Home, outside: dict[str, str], tmp_path: Path
+) -> None:
+    fleet = place_trace(tmp_path)
+    plain = open_home(tmp_path / "plain")
+    (warm_home.root / "tenant.key").write_bytes(b"one key for both homes, 32 bytes")
+    shutil.copy(warm_home.root / "tenant.key", plain.root)
+    said = [
+        run_review(warm_home, fleet, outside, *without_network()),
+        run_review(plain, fleet, outside | {"KVLEDGER_ORCHESTRATOR": "none"}),
+    ]
+    assert said[0] == said[1]
+    assert "prefect" not in said[0][1].lower()
     assert not (warm_home.prefect / "server.json").exists()
     assert list((tmp_path / "user").rglob("*")) == []
     ended = (
         "select f.name, r.state_type from flow_run r join flow f on f.id = r.flow_id order by r.created desc limit 1"
     )
-    assert rows(warm_home, ended) == [("kvledger ingest", "COMPLETED")]
+    assert rows(warm_home, ended) == [("kvledger review", "COMPLETED")]
+    assert written(warm_home) == written(plain)
+    assert tables(warm_home) == tables(plain)
+
+
+def place_trace(folder: Path) -> Path:
+    """Two days of logs, and the fleet file that names them."""
+    (folder / "logs").mkdir()
+    for day in (0, 1):
+        lines = [
+            {"timestamp": 86_400_000 * day + 4000 * n, "input_length": 300 + 7 * n, "output_length": 20 + n % 90,
+             "hash_ids": list(range(1 + n % 5))}
+            for n in range(400)
+        ]  # fmt: skip
+        (folder / "logs" / f"{day}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "fleet.toml").write_text(FLEET)
+    return folder / "fleet.toml"
+
+
+def run_review(home: Home, fleet: Path, environment: dict[str, str], *before: str) -> tuple[dict[str, Any], str]:
+    """The JSON object of a review without the paths in it, and what it said on stderr."""
+    command = [*before, str(KVLEDGER), "review", "--home", str(home.root), "--fleet", str(fleet), "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.replace(str(home.root), "HOME")), ran.stderr.replace(str(home.root), "HOME")
+
+
+def written(home: Home) -> dict[str, bytes]:
+    """All that a review writes, but for the warehouse (compared row by row) and the logs."""
+    folders = (home.lake, home.plans, home.reports)
+    found = {p.relative_to(home.root).as_posix(): p for folder in folders for p in folder.rglob("*") if p.is_file()}
+    assert len(found) > 10
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def tables(home: Home) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of every table of the warehouse."""
+    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
+        names = [row[0] for row in connection.sql("select table_name from duckdb_tables() order by all").fetchall()]
+        assert len(names) > 10
+        return {name: connection.sql(f"select * from {name} order by all").fetchall() for name in names}  # noqa: S608
 
 
 def without_network() -> list[str]:
