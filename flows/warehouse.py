@@ -106,6 +106,7 @@ def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         "temp_directory": str(home.warehouse.parent / f"reading-{os.getpid()}.spill"),
         "max_temp_directory_size": f"{limits.spill_bytes}B",
         "autoinstall_known_extensions": False,
+        "python_enable_replacements": False,
     }
     try:
         connection = duckdb.connect(str(home.warehouse), read_only=True, config=settings)
@@ -136,6 +137,7 @@ def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
         "max_temp_directory_size": f"{limits.spill_bytes}B",
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
+        "python_enable_replacements": False,
     }
     connection = duckdb.connect(":memory:", config=settings)
     quoted = str(path).replace("'", "''")

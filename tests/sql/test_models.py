@@ -66,7 +66,8 @@ def load(connection: duckdb.DuckDBPyConnection, relation: str, path: Path) -> No
     for row in rows[1:]:
         marks = ", ".join(f"cast(? as {types[column]})" for column in rows[0])
         connection.execute(
-            f"insert into {relation} ({', '.join(rows[0])}) values ({marks})", [value or None for value in row]
+            f"insert into {relation} ({', '.join(rows[0])}) values ({marks})",  # noqa: S608
+            [value or None for value in row],
         )
 
 
@@ -93,8 +94,11 @@ def test_model_gives_the_expected_rows(case: Path) -> None:
     types = dict(connection.execute("select column_name, column_type from (describe result)").fetchall())
     if model.folder != "audits":
         types |= types_of(model.name)
-    found = connection.execute(f"select {', '.join(f'cast({c} as {types[c]})' for c in header)} from result").fetchall()
-    wanted = [tuple(typed(value, types[c], connection) for c, value in zip(header, row, strict=True)) for row in expected]
+    listed = ", ".join(f"cast({c} as {types[c]})" for c in header)
+    found = connection.execute(f"select {listed} from result").fetchall()  # noqa: S608
+    wanted = [
+        tuple(typed(value, types[c], connection) for c, value in zip(header, row, strict=True)) for row in expected
+    ]
     found, wanted = sorted(found, key=repr_key), sorted(wanted, key=repr_key)
     assert len(found) == len(wanted), found
     for found_row, wanted_row in zip(found, wanted, strict=True):

@@ -1,0 +1,129 @@
+"""One SELECT on the published warehouse, read only: its columns and rows, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from flows.warehouse import published
+from transforms.errors import ConfigError, DataError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flows.home import Home
+
+BATCH_ROWS = 10_000
+ALLOWED = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+LARGEST_INT = 2**63 - 1
+"""Largest whole number JSON readers are sure to take; larger ones become floats."""
+
+_UNKNOWN_TABLE = re.compile(r"Table with name \"?([^\"\s]+?)\"? does not exist")
+_UNKNOWN_COLUMN = re.compile(r"Referenced column \"?([^\"\s]+?)\"? (?:not found|was not found)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Columns with their DuckDB types, and the rows as they are asked for."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def asked(home: Home, sql: str) -> Iterator[Answer]:
+    """The answer to `sql` on the published warehouse; ConfigError for what is no single SELECT, DataError otherwise."""
+    with published(home) as connection:
+        check_statement(connection, sql)
+        try:
+            result = connection.execute(sql)
+            described = result.description or []
+            yield Answer(
+                columns=tuple(unique_names([str(column[0]) for column in described])),
+                types=tuple(str(column[1]).lower() for column in described),
+                rows=_rows(result),
+            )
+        except duckdb.Error as error:
+            raise DataError(explain(connection, error)) from error
+
+
+def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Nothing, if `sql` is one statement that reads; ConfigError says what it is instead."""
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise ConfigError(f"query: {_first_line(error)}") from error
+    if len(statements) != 1:
+        raise ConfigError(f"query: give one SELECT, not {len(statements)} statements")
+    if statements[0].type not in ALLOWED:
+        raise ConfigError(
+            f"query: only reads, and this is {statements[0].type.name}; the warehouse is never written here"
+        )
+
+
+def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> str:
+    """One line for a query that failed; an unknown table or column names the nearest there is."""
+    text = str(error)
+    found = _UNKNOWN_TABLE.search(text)
+    if found:
+        tables = [
+            str(row[0]) for row in connection.cursor().execute("select table_name from duckdb_tables()").fetchall()
+        ]
+        hint = nearest(found[1], tables) or "; kvledger dictionary lists them all"
+        return f"query: no table '{found[1]}'{hint}"
+    found = _UNKNOWN_COLUMN.search(text)
+    if found:
+        named = "select distinct column_name from duckdb_columns() where not internal"
+        columns = [str(row[0]) for row in connection.cursor().execute(named).fetchall()]
+        return f"query: no column '{found[1]}'{nearest(found[1], columns)}; see kvledger dictionary"
+    return f"query: {_first_line(error)}"
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON knows it: decimals and huge numbers as floats, moments as ISO text, durations in seconds."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    is_huge = isinstance(value, int) and abs(value) > LARGEST_INT
+    return float(value) if is_huge else _PLAIN.get(type(value), _same)(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    Decimal: float,
+    dt.datetime: dt.datetime.isoformat,
+    dt.date: dt.date.isoformat,
+    dt.time: dt.time.isoformat,
+    dt.timedelta: dt.timedelta.total_seconds,
+    bytes: bytes.hex,
+}
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """`names` with _2, _3, … behind those that came before."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return unique
+
+
+def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := result.fetchmany(BATCH_ROWS):
+        yield from batch
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0]
