@@ -123,7 +123,7 @@ class Replica:
     def _cached(self, work: Work) -> int:
         """Tokens of the prompt still in the pool: the chain's last context, unless newer blocks pushed it out."""
         since = self.written_tokens - self.last_written.get(work.chain, -self.engine.pool_tokens)
-        is_kept = since < self.engine.pool_tokens - self.used_tokens
+        is_kept = since + work.reuse <= self.engine.pool_tokens - self.used_tokens
         known = max(work.reuse, work.shared) if is_kept else work.shared
         return min(known, work.prompt - 1) // BLOCK_TOKENS * BLOCK_TOKENS
 

@@ -75,7 +75,7 @@ CHAT_ENGINE = Engine(
     step_overhead_s=0.0015,
 )
 AGENT_ENGINE = Engine(
-    replicas=5,
+    replicas=6,
     weights_read_bytes=139.0e9,
     linear_params=LLAMA_70B_PARAMS,
     layers=80,

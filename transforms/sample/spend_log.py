@@ -48,7 +48,7 @@ CHECKER = "litellm-internal-health-check"
 """Key, team and tag of the gateway's own checks (BerriAI/litellm#12880)."""
 
 EMBEDDER = "bge-m3"
-ORGANIZATION = "example-corp"
+ORGANIZATION = "example"
 NOBODY = Tenant("", 0.0, 0, 0, is_streaming=False)
 
 
@@ -156,7 +156,7 @@ def _backend(group: str, model: str, outcome: int, replica: int) -> dict[str, st
         "model_id": "" if is_nowhere else f"{group}-{replica}",
         "model_group": group,
         "custom_llm_provider": "hosted_vllm",
-        "api_base": "" if is_nowhere else f"http://{group}-{replica}.example:8000/v1",
+        "api_base": "" if is_nowhere else f"http://{group}-{replica}.example/v1",
     }
 
 

@@ -38,12 +38,13 @@ class Traffic:
 def traffic_of(name: str, seed: int, days: int, scale: float) -> Traffic:
     """The first `days` days of the service called `name`; fewer days give the same rows as more days begin with."""
     service = service_called(name)
-    plan = join([_day(service, seed, day, scale) for day in range(days)])
+    plan = join([plan_day(service, seed, day, scale) for day in range(days)])
     timings = simulate(plan, service, days * DAY_S)
     return Traffic(plan.sessions, plan.chains, plan.calls, timings)
 
 
-def _day(service: Service, seed: int, day: int, scale: float) -> Plan:
+def plan_day(service: Service, seed: int, day: int, scale: float) -> Plan:
+    """All that `service` plans for sessions that start on `day`, whatever the other days are."""
     sequence = np.random.SeedSequence([seed, service.number, day])
     rng = np.random.default_rng(sequence)
     identity = int(sequence.generate_state(1, np.uint64)[0])
