@@ -65,8 +65,9 @@ def main() -> None:
         print_error(getattr(error, "format_message", error.__str__)() + "; see kvledger --help")
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # typer answers Ctrl-C inside a command with this code, and says nothing
         print_error("interrupted; nothing half-written, run it again")
-        sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
