@@ -33,7 +33,8 @@ pytestmark = pytest.mark.shared
 def review(folder: Path, trace: Path, log_format: str, settings: str, *options: str) -> dict[str, Any]:
     fleet = folder / "fleet.toml"
     fleet.write_text(FLEET.format(format=log_format, path=trace, settings=settings))
-    command = [KVLEDGER, "review", "--home", folder / "home", "--fleet", fleet, "--week", "2023-W46", "--json", *options]
+    place = ["--home", folder / "home", "--fleet", fleet]
+    command = [KVLEDGER, "review", *place, "--week", "2023-W46", "--json", *options]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     return json.loads(ran.stdout)  # type: ignore[no-any-return]
