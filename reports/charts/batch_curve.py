@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 MARKS = {"is_today": "today", "is_recommended": "recommended", "is_turning_point": "turning point"}
 PLACES: Mapping[str, tuple[Any, int, int]] = {
-    "today": ("left", 8, 13),
-    "recommended": ("right", -8, -12),
-    "turning point": ("right", -10, -4),
+    "today": ("left", 8, 27),
+    "recommended": ("right", -8, -10),
+    "turning point": ("left", 8, 13),
 }
 """Where the name of a special point stands beside it: alignment, px right, px down; each apart from the others."""
 UNITS = {"throughput": "tokens/s", "tpot": "ms per token"}

@@ -27,6 +27,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     drawn = frame.filter(pl.col("pace") == pace, pl.col("residency_mean_bytes") > 0)
     labels = drawn["provenance"].drop_nulls().unique()
     data = _wide(frame, pace)
+    lines = tuple(name for name in ("promised", "capacity") if data[name].is_not_null().any())
     decision = only(marts, "mart_decision", deployment_id=deployment_id)
     capacity = gib(decision["now_capacity_bytes"])
     return Chart(
@@ -36,7 +37,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(labels))}",
-        spec=_spec(has_days=is_long(data)),
+        spec=_spec(lines, has_days=is_long(data)),
         rows=data,
         headings={
             "at": "Five minutes from (UTC)",
@@ -81,7 +82,8 @@ def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
 
 
 @cache
-def _spec(*, has_days: bool) -> dict[str, Any]:
+def _spec(lines: tuple[str, ...], *, has_days: bool) -> dict[str, Any]:
+    """The stacked phases, and over them those of "promised" and "capacity" that have values."""
     fields: list[Any] = [PHASE_LABELS[phase] for phase in PHASES]
     at = time_axis(has_days=has_days)
     amount = amount_axis("gib", "GiB").stack("zero")
@@ -93,11 +95,12 @@ def _spec(*, has_days: bool) -> dict[str, Any]:
         .mark_area(interpolate="step-after")
         .encode(x=at, y=amount, color=phase_colour(), order=order)
     )
-    promised = base().mark_line(strokeWidth=1, color=colour("ink")).encode(x=at, y=alt.Y("promised:Q"))
-    limit = base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")).encode(
-        x=at, y=alt.Y("capacity:Q")
-    )  # fmt: skip
-    return spec(layered(held, promised, limit, reading(at, _shown(fields))), HEIGHT_PX)
+    strokes = {
+        "promised": base().mark_line(strokeWidth=1, color=colour("ink")),
+        "capacity": base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")),
+    }
+    over = [strokes[name].encode(x=at, y=alt.Y(name, type="quantitative")) for name in lines]
+    return spec(layered(held, *over, reading(at, _shown(fields))), HEIGHT_PX)
 
 
 def _shown(fields: list[Any]) -> list[alt.Tooltip]:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from report_week import CLOSING, HOSTILE, drawing_code, empty_week, full_html, full_page, page_of
+from report_week import (
+    CLOSING,
+    HOSTILE,
+    LONG,
+    RIGHT_TO_LEFT,
+    decision,
+    drawing_code,
+    empty_week,
+    frame,
+    full_html,
+    full_page,
+    full_week,
+    page_of,
+)
 
 from reports.html import html
 
@@ -236,6 +250,45 @@ def test_a_long_chart_shows_its_values_once_a_pointer_comes_near(desktop: tuple[
     tip = page.locator("#vg-tooltip-element.visible")
     tip.wait_for()
     assert "capacity (GiB)" in tip.inner_text()
+
+
+def short_week() -> dict[str, pl.DataFrame]:
+    """Fifteen minutes of data: no rhythm, no interval, no week before."""
+    tables = full_week(windows=3)
+    tables["mart_hours"] = tables["mart_hours"].head(1)
+    unknown = [pl.lit(None, pl.Float64).alias(f"previous_{name}") for name in ("share_ratio",)]
+    tables["mart_length_histogram"] = tables["mart_length_histogram"].with_columns(unknown)
+    return tables
+
+
+def thin_week() -> dict[str, pl.DataFrame]:
+    """One request without times, sessions or a tenant: most tables empty, the rest of one row."""
+    tables = empty_week()
+    tables["mart_decision"] = frame("mart_decision", [decision(LONG, 1, 1, "keep", low_gpus=None, high_gpus=None)])
+    tables["mart_lengths"] = full_week()["mart_lengths"].head(1).with_columns(deployment_id=pl.lit(LONG))
+    tables["mart_residency"] = full_week()["mart_residency"].head(1).with_columns(deployment_id=pl.lit(LONG))
+    tables["mart_batch_curve"] = frame("mart_batch_curve", [{"deployment_id": LONG, "batch_requests": 1, "tpot_s": 0.01,
+                                                            "throughput_tokens_per_s": 100.0}])  # fmt: skip
+    return tables
+
+
+def wide_week() -> dict[str, pl.DataFrame]:
+    """Forty deployments."""
+    tables = empty_week()
+    names = [RIGHT_TO_LEFT, LONG, *(f"deployment-{n:02}" for n in range(38))]
+    rows = [decision(name, 8 + n % 9, 10, "add 3 GPUs" if n % 3 else "keep") for n, name in enumerate(names)]
+    tables["mart_decision"] = frame("mart_decision", rows)
+    return tables
+
+
+@pytest.mark.parametrize("week", [short_week, thin_week, wide_week], ids=lambda week: str(week.__name__))
+def test_odd_weeks_look_right(chromium: Any, tmp_path: Path, week: Callable[[], dict[str, pl.DataFrame]]) -> None:
+    path = tmp_path / "odd.html"
+    path.write_text(html(page_of(week()), drawing_code()), encoding="utf-8")
+    page, seen = opened(chromium, path, DESKTOP)
+    assert seen.complaints == []
+    assert_readable(page)
+    page.context.close()
 
 
 def test_the_first_stop_of_the_keyboard_leads_to_the_decision(chromium: Any, tmp_path: Path) -> None:
