@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from flows.commands.build import build
+from flows.commands.dictionary import dictionary
 from flows.commands.ingest import ingest
 from flows.commands.kv import kv
+from flows.commands.plan import plan
+from flows.commands.query import query
 from flows.commands.review import review
 from flows.commands.sample import sample
 from flows.log import start_logging
@@ -28,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, kv, sample):
+for command in (review, ingest, build, plan, kv, query, dictionary, sample):
     app.command()(command)
 
 
