@@ -6,6 +6,7 @@ with quarters as (
         time_bucket(interval '15 minutes', second_at) as quarter_at,
         sum(backend_requests) as requests
     from fct_arrival_seconds
+    where backend_requests > 0
     group by all
 )
 
