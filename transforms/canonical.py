@@ -45,7 +45,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "source_position": pl.Int64(),
     "flags": pl.List(pl.String()),
     "record_id": pl.String(),
-    "precedence": pl.Int32(),
+    "precedence": pl.Int64(),
 }
 """Column -> type, in lake order. NULL is unknown, 0 is really zero; `flags` is never NULL.
 
