@@ -1,4 +1,4 @@
-"""The sample's engine keeps to physics: floors of the hardware, one pool, first come first served, causes before effects."""
+"""The sample's engine keeps to physics: floors of the hardware, one pool, turns in a queue, causes before effects."""
 
 from __future__ import annotations
 

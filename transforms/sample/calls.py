@@ -122,7 +122,7 @@ def mixed(seed: int | Uids, number: Ints | Uids) -> Uids:
 
 def calls_of(rows: int, **columns: Column) -> Calls:
     """`rows` attempts with the given columns; what is not given is 0, attempts are first ones."""
-    values: dict[str, Column] = {"attempt": np.ones(rows, np.int64), **columns}
+    values: dict[str, Column] = {"attempt": np.ones(rows, np.int64), "uid": np.zeros(rows, np.uint64), **columns}
     for column in fields(Calls):
         if column.name not in values:
             is_time = column.name.endswith("_s")
