@@ -8,6 +8,7 @@ with phases as (
     where scenario_id = 'today'
 ),
 
+-- Tool waits hold KV only under a policy that pins it: they are shown, but no part of what stands against capacity.
 sums as (
     select
         week, deployment_id, pace, '(all)' as phase, window_started_at,
@@ -18,6 +19,7 @@ sums as (
         max(capacity_bytes) as capacity_bytes,
         max(provenance) as provenance
     from phases
+    where phase <> 'tool_wait'
     group by week, deployment_id, pace, window_started_at
 ),
 
