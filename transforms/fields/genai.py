@@ -7,6 +7,7 @@ Several names of one thing are never added: the first that says something counts
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from transforms.fields.conservation import Usage
@@ -119,6 +120,8 @@ NAMES = ("chat", "text_completion", "generate_content", "embeddings", "execute_t
 ENGINE_SPAN = "llm_request"
 """vLLM's span of a request."""
 
+RESOURCE_PATH = re.compile(r"^(?:.*/)?models/(?=[^/]+$)")
+"""What stands before a model's name where a cloud's resource path (projects/…/models/NAME) is its name."""
 _NAMES = frozenset((
     *PROMPT, *OUTPUT, *CACHED, *WRITTEN, *REASONING, *TOTAL, *CALL_ID, *MODEL, *SESSION, *TENANT, *AGENT, *REPLICA,
     *FINISH, *LIMIT, *CHOICES, *ERROR, *HTTP_CODE, *ENGINE, *FIRST_TOKEN_S, *FIRST_TOKEN_MS, FIRST_CHUNK_AT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from transforms.fields import genai
@@ -30,7 +29,6 @@ MAX_WORD_CHARACTERS = 64
 LATE_S = 1.0
 """A first token this long after the end is a wrong unit or clock, not rounding."""
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_RESOURCE_PATH = re.compile(r"^(?:.*/)?models/(?=[^/]+$)")
 
 
 def node_of(span: Span, place: str, position: int, clock: Clock, source: Source) -> Node:
@@ -214,4 +212,4 @@ def _setting(value: Any) -> int | None:
 def _model(attributes: Mapping[str, Any]) -> str | None:
     """The model's name; of a cloud's resource path (projects/…/models/NAME) the last part."""
     name = first_text(attributes, genai.MODEL)
-    return name and _RESOURCE_PATH.sub("", name)
+    return name and genai.RESOURCE_PATH.sub("", name)

@@ -48,6 +48,7 @@ def _tell(pair: Sequence[Call], tools: Sequence[Node]) -> None:
     last_us = max(tool.end_us or 0 for tool in tools)
     if len(pair) == 1 or pair[1].row["arrived_at"] < last_us - SLACK_US:
         return
-    first_us = max(min(tool.start_us for tool in tools), asking.get("ended_at") or 0)
     pair[1].row["tool_results"] = len(tools)
-    pair[1].row["logged_tool_wait_s"] = max(last_us - first_us, 0) / 1_000_000
+    first_us = max(min(tool.start_us for tool in tools), min(asking.get("ended_at") or 0, last_us))
+    if last_us >= (asking.get("ended_at") or 0) - SLACK_US:
+        pair[1].row["logged_tool_wait_s"] = (last_us - first_us) / 1_000_000
