@@ -74,7 +74,7 @@ def arrivals(marts: Marts, deployment_id: str) -> Table:
         Column("window_s", "Window", window, is_text=True),
         Column("arrivals_mean_requests", "Mean", figure),
         Column("arrivals_peak_requests", "Busiest", whole),
-        Column("peak_at", "at", moment),
+        Column("peak_at", "Busiest at", moment),
         Column("arrivals_peak_requests_per_s", "Busiest per second", figure),
         Column("peak_to_mean_factor", "Busiest ÷ mean", figure),
         Column("dispersion_factor", "Dispersion", figure),
@@ -250,7 +250,7 @@ def assumptions(marts: Marts) -> Table:
 
 def warnings(marts: Marts) -> Table:
     """All warnings of the week."""
-    return table("Warnings", rows(marts, "mart_warnings").sort("deployment_id", "code"), [
+    return table("All warnings", rows(marts, "mart_warnings").sort("deployment_id", "code"), [
         Column("deployment_id", "About", about_word, is_text=True),
         Column("code", "Code", text, is_text=True),
         Column("text", "Warning", text, is_text=True),

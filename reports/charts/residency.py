@@ -33,7 +33,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     return Chart(
         chart_id=chart_id,
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
-        note=_note(pace, is_logged=labels.to_list() == ["measured"]),
+        note=_note(pace, set(labels)),
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(labels))}",
@@ -49,12 +49,13 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     )  # fmt: skip
 
 
-def _note(pace: str, *, is_logged: bool) -> str:
+def _note(pace: str, labels: set[str]) -> str:
     if pace == PROMISED:
         how = "at the promised pace: the log has no times of its own."
     else:
-        how = "as logged." if is_logged else "where the log has no times, as modelled."
-        how += " Thin line: the same traffic at the promised pace."
+        how = "as logged" if "measured" in labels else "with modelled times, for the log has none"
+        how += ", modelled where the log has no times" if {"measured", "modelled"} <= labels else ""
+        how += ". Thin line: the same traffic at the promised pace."
     return f"Means of five minutes by phase, {how} Red dashes: what all replicas hold."
 
 

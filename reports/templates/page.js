@@ -15,6 +15,7 @@
     const dataset = rows.map((row) => Object.fromEntries(fields.map((field, n) => [field.name, row[n]])));
     const layers = spec.layer && { layer: spec.layer.filter((layer) => isRead || layer.name !== "reading") };
     await vegaEmbed(figure.querySelector(".plot"), { ...spec, ...layers, datasets: { rows: dataset } }, options);
+    figure.querySelector("svg").setAttribute("aria-hidden", "true"); // .plot speaks for it
     figure.dataset.drawn = isRead ? "read" : "yes";
   };
 
