@@ -92,6 +92,10 @@ class Server:
         return self.home.logs / "prefect.log"
 
 
+_RUNNING: dict[Path, Server] = {}
+"""Servers of this process by home directory; they live until it exits."""
+
+
 def uses_own_server(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a temporary server is needed: nobody named one with PREFECT_API_URL."""
     return not environment.get("PREFECT_API_URL")
@@ -143,9 +147,12 @@ def environment_of(home: Home) -> Iterator[Server | None]:
 def start_server(home: Home) -> Server:
     """Prefect's temporary server of this home, started and not yet ready; a server left by a killed run is ended first.
 
-    It ends when this process does: at exit, after Prefect's own last messages, or by its tether. ServerError where
-    none can be started.
+    It ends when this process does: at exit, after Prefect's own last messages, or by its tether; until then it serves
+    every run of this home. ServerError where none can be started.
     """
+    running = _RUNNING.get(home.root)
+    if running and running.process.poll() is None:
+        return running
     try:
         home.prefect.mkdir(parents=True, exist_ok=True)
         home.logs.mkdir(parents=True, exist_ok=True)
@@ -154,6 +161,7 @@ def start_server(home: Home) -> Server:
         server = Server(home, environment, _launch(home, environment))
     except OSError as error:
         raise ServerError(str(error)) from error
+    _RUNNING[home.root] = server
     atexit.register(end_server, server)
     return server
 

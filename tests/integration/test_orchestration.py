@@ -347,6 +347,17 @@ def test_a_review_under_prefect_is_the_plain_one_quiet_and_without_a_network(
     assert tables(warm_home) == tables(plain)
 
 
+@pytest.mark.soak
+def test_a_prefect_database_that_cannot_be_read_is_set_aside(outside: dict[str, str], tmp_path: Path) -> None:
+    broken = open_home(tmp_path / "broken")
+    broken.prefect.mkdir()
+    (broken.prefect / "prefect.db").write_bytes(b"no database" * 1000)
+    _, said = run_review(broken, place_trace(tmp_path), outside)
+    assert "without Prefect" not in said
+    assert (broken.prefect / "unreadable-prefect.db").read_bytes() == b"no database" * 1000
+    assert rows(broken, "select state_type from flow_run") == [("COMPLETED",)]
+
+
 def place_trace(folder: Path) -> Path:
     """Two days of logs, and the fleet file that names them."""
     (folder / "logs").mkdir()
