@@ -67,6 +67,13 @@ KV_GROUPS: Mapping[str, pl.DataType] = {
     "bytes_per_block": _COUNT,
     "fixed_bytes": _COUNT,
 }
+MEMORY: Mapping[str, pl.DataType] = {
+    "deployment_id": _TEXT,
+    "name": _TEXT,
+    "value_bytes": _COUNT,
+    "provenance": _TEXT,
+    "source_text": _TEXT,
+}
 SETTINGS: Mapping[str, pl.DataType] = dict.fromkeys(("name", "value_text", "unit", "provenance", "source_text"), _TEXT)
 
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
@@ -109,11 +116,12 @@ def slo_window_s(deployment: Deployment) -> float:
 
 
 def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: LoadedFleet, catalog: Catalog) -> None:
-    """Make raw_deployments, raw_kv_groups, raw_serves, raw_settings and raw_hours; raw_requests must stand."""
+    """Make raw_deployments, _kv_groups, _memory, _serves, _settings and _hours of the fleet; raw_requests must stand."""
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
     models = [row[0] for row in connection.execute("select distinct model from raw_requests").fetchall()]
     register_frame(connection, "raw_deployments", DEPLOYMENTS, map(deployment_row, placed))
     register_frame(connection, "raw_kv_groups", KV_GROUPS, (row for one in placed for row in kv_group_rows(one)))
+    register_frame(connection, "raw_memory", MEMORY, (row for one in placed for row in memory_rows(one)))
     register_frame(connection, "raw_serves", SERVES, serves_rows(models, fleet.fleet))
     register_frame(connection, "raw_settings", SETTINGS, settings_rows(fleet.fleet, fleet.path))
     register_frame(connection, "raw_hours", HOURS, hours_of_week(lake_days(home), fleet.fleet.planning.timezone))
@@ -165,6 +173,21 @@ def kv_group_rows(placed: Placed) -> list[dict[str, Any]]:
             "fixed_bytes": group.fixed_bytes,
         }
         for group in placed.account.groups
+    ]
+
+
+def memory_rows(placed: Placed) -> list[dict[str, Any]]:
+    """Rows of raw_memory: each part of one GPU's memory with its provenance and source."""
+    memory = placed.memory
+    return [
+        {
+            "deployment_id": placed.deployment.name,
+            "name": "gpu_memory_bytes" if part == "total_bytes" else part,
+            "value_bytes": getattr(memory, part),
+            "provenance": memory.provenance[part],
+            "source_text": memory.sources[part],
+        }
+        for part in sorted(memory.provenance)
     ]
 
 

@@ -141,7 +141,9 @@ def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
     }
     connection = duckdb.connect(":memory:", config=settings)
     quoted = str(path).replace("'", "''")
-    connection.execute(f"attach '{quoted}' as kvledger (storage_version '{STORAGE_VERSION}')")
+    connection.execute(
+        f"attach '{quoted}' as kvledger (storage_version '{STORAGE_VERSION}', recovery_mode 'no_wal_writes')"
+    )
     connection.execute("use kvledger")
     connection.execute("set TimeZone = 'UTC'")
     return connection

@@ -4,7 +4,7 @@ select week, deployment_id, window_s, requests, arrivals_mean_requests, arrivals
 from dist_arrivals
 where
     arrivals_peak_requests > requests or arrivals_mean_requests > arrivals_peak_requests + 1e-9
-    or dispersion_factor < 0 or gap_cv_factor < 0 or arrival_step_s <= 0
+    or dispersion_factor < -1e-9 * arrivals_peak_requests or gap_cv_factor < 0 or arrival_step_s <= 0
 union all
 select week, '(all)' as deployment_id, 0 as window_s, requests, covered_s, 0 as peak, covered_ratio
 from dist_coverage

@@ -1,54 +1,59 @@
 -- One row per week, deployment and counting window: how many requests arrive, at most and on average, and how evenly.
 -- grain: week, deployment_id, window_s
-with seconds as (
-    select week, deployment_id, second_at, backend_requests from fct_arrival_seconds where backend_requests > 0
-    union all
-    select week, '(all)' as deployment_id, second_at, backend_requests
+with sizes as (
+    select unnest([1, 10, 60, 300, 3600]) as window_s
+),
+
+covered as (
+    select
+        spans.week, sizes.window_s,
+        sum(greatest(
+            floor(epoch(spans.covered_to_at) / sizes.window_s) - ceil(epoch(spans.covered_from_at) / sizes.window_s), 0
+        )) as windows
+    from dist_covered_spans as spans
+    cross join sizes
+    group by spans.week, sizes.window_s
+),
+
+seconds as (
+    select week, second_at, unnest([deployment_id, '(all)']) as deployment_id, backend_requests
     from fct_arrival_seconds
     where backend_requests > 0
 ),
 
 windows as (
     select
-        seconds.week, seconds.deployment_id, sizes.window_s,
-        time_bucket(to_seconds(sizes.window_s), seconds.second_at) as started_at,
-        cast(sum(seconds.backend_requests) as bigint) as arrivals
+        seconds.week, seconds.deployment_id, sizes.window_s, sum(seconds.backend_requests) as arrivals,
+        time_bucket(to_seconds(sizes.window_s), seconds.second_at) as started_at
     from seconds
-    cross join (values (1), (10), (60), (300), (3600)) as sizes (window_s)
+    cross join sizes
     group by all
 ),
 
-sums as (
+counts as (
     select
-        week, deployment_id, window_s,
-        cast(sum(arrivals) as bigint) as requests,
-        cast(sum(arrivals * arrivals) as double) as sum_squares,
-        count(*) as busy_windows,
-        max((arrivals, -epoch_us(started_at))) as peak
+        windows.week, windows.deployment_id, windows.window_s,
+        sum(windows.arrivals) as requests,
+        max((windows.arrivals, -epoch_us(windows.started_at))) as peak,
+        sum(windows.arrivals) filter (where spans.week is not null) / any_value(covered.windows) as mean_requests,
+        sum(windows.arrivals ** 2) filter (where spans.week is not null) / any_value(covered.windows) as mean_squares
     from windows
-    group by week, deployment_id, window_s
-),
-
-rates as (
-    select
-        sums.*,
-        greatest(ceil(dist_coverage.covered_s / sums.window_s), sums.busy_windows) as windows,
-        sums.requests / greatest(ceil(dist_coverage.covered_s / sums.window_s), sums.busy_windows) as mean_requests
-    from sums
-    inner join dist_coverage on sums.week = dist_coverage.week
+    inner join covered on windows.week = covered.week and windows.window_s = covered.window_s
+    left join dist_covered_spans as spans
+        on
+            windows.week = spans.week and windows.started_at between
+            spans.covered_from_at and spans.covered_to_at - to_seconds(windows.window_s)
+    group by all
 )
 
 select
-    rates.week, rates.deployment_id, rates.window_s, rates.requests,
-    rates.mean_requests as arrivals_mean_requests,
-    rates.peak[1] as arrivals_peak_requests,
-    make_timestamp(-rates.peak[2]) as peak_at,
-    rates.peak[1] / rates.mean_requests as peak_to_mean_factor,
-    greatest(rates.sum_squares / rates.windows - rates.mean_requests * rates.mean_requests, 0)
-    / rates.mean_requests as dispersion_factor,
-    dist_arrival_gaps.gap_cv_factor,
-    dist_arrival_gaps.arrival_step_s
-from rates
-left join dist_arrival_gaps
-    on rates.week = dist_arrival_gaps.week and rates.deployment_id = dist_arrival_gaps.deployment_id
-order by rates.week, rates.deployment_id, rates.window_s
+    counts.week, counts.deployment_id, counts.window_s, counts.requests,
+    counts.mean_requests as arrivals_mean_requests,
+    counts.peak[1] as arrivals_peak_requests,
+    make_timestamp(-counts.peak[2]) as peak_at,
+    counts.peak[1] / counts.mean_requests as peak_to_mean_factor,
+    counts.mean_squares / counts.mean_requests - counts.mean_requests as dispersion_factor,
+    gaps.gap_cv_factor, gaps.arrival_step_s
+from counts
+left join dist_arrival_gaps as gaps on counts.week = gaps.week and counts.deployment_id = gaps.deployment_id
+order by counts.week, counts.deployment_id, counts.window_s

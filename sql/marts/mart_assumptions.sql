@@ -4,35 +4,22 @@ with planned as (
     select distinct week, deployment_id from plan_replicas where scenario_id = 'today'
 ),
 
-memory as (
-    select
-        planned.week, planned.deployment_id,
-        unnest(['gpu_memory_bytes', 'weights_bytes', 'activation_bytes', 'non_torch_bytes', 'kv_capacity_bytes'])
-            as name,
-        unnest([
-            dim.gpu_memory_bytes, dim.weights_bytes, dim.activation_bytes, dim.non_torch_bytes, dim.kv_capacity_bytes
-        ]) as value_bytes,
-        dim.memory_provenance as provenance
-    from planned
-    inner join dim_deployments as dim on planned.deployment_id = dim.deployment_id
-),
-
 every_row as (
     select week, deployment_id, name, value_text, unit, provenance, source_text
     from plan_assumptions
     where scenario_id = 'today'
     union all
     select
-        memory.week, memory.deployment_id, memory.name,
-        format('{:,}', memory.value_bytes) as value_text,
-        'bytes' as unit, memory.provenance,
-        'memory account of the deployment' as source_text
-    from memory
+        planned.week, planned.deployment_id, dim_memory.name,
+        format('{:,}', dim_memory.value_bytes) as value_text,
+        'bytes' as unit, dim_memory.provenance, dim_memory.source_text
+    from planned
+    inner join dim_memory on planned.deployment_id = dim_memory.deployment_id
     left join plan_assumptions as plan
         on
-            memory.week = plan.week and memory.deployment_id = plan.deployment_id and memory.name = plan.name
+            planned.week = plan.week and planned.deployment_id = plan.deployment_id and dim_memory.name = plan.name
             and plan.scenario_id = 'today'
-    where memory.value_bytes is not null and plan.name is null
+    where plan.name is null
     union all
     select
         mart_coverage.week, '(all)' as deployment_id,

@@ -24,17 +24,14 @@ select
     end as binding_text,
     case
         when plan.low_gpus is not null then format('{} to {} GPUs at 90 %', plan.low_gpus, plan.high_gpus)
-        when dist_coverage.covered_s < 432000
-            then
-                format(
-                    'no interval: {:.1f} days are covered, 5 are needed', dist_coverage.covered_s / 86400
-                )
+        when mart_coverage.covered_s < 432000
+            then format('no interval ({}, 5 days are needed)', mart_coverage.coverage_text)
         else 'no interval'
     end
     || ', ' || plan.provenance
     || case when plan.is_censored then ', censored by today''s fleet' else '' end as confidence_text
 from plan_replicas as plan
 left join dim_deployments on plan.deployment_id = dim_deployments.deployment_id
-left join dist_coverage on plan.week = dist_coverage.week
+left join mart_coverage on plan.week = mart_coverage.week
 where plan.scenario_id = 'today' and plan.is_binding
 order by plan.week, plan.deployment_id

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from flows.build import load_plans
-from flows.deployments import DEPLOYMENTS, KV_GROUPS, SETTINGS
+from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import UNITLESS_TYPES, dictionary, markdown, unit_of
 from flows.home import Home
 from flows.models import Model, of_folders
@@ -41,6 +41,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, s
     polars = {
         "raw_deployments": DEPLOYMENTS,
         "raw_kv_groups": KV_GROUPS,
+        "raw_memory": MEMORY,
         "raw_settings": SETTINGS,
         "raw_serves": SERVES,
         "raw_hours": HOURS,

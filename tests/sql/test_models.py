@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.deployments import DEPLOYMENTS, KV_GROUPS, SETTINGS
+from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import dictionary
 from flows.models import Model, models
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
@@ -39,6 +39,7 @@ RAW: dict[str, Mapping[str, str]] = {
         for name, schema in {
             "raw_deployments": DEPLOYMENTS,
             "raw_kv_groups": KV_GROUPS,
+            "raw_memory": MEMORY,
             "raw_settings": SETTINGS,
             "raw_serves": SERVES,
             "raw_hours": HOURS,
