@@ -139,8 +139,9 @@ def _residency(names: list[str], windows: int, random_: random.Random) -> Iterab
         for n in range(windows):
             level = _day(n) * random_.uniform(0.85, 1.15) * 120 * GIB
             held = {"prefill": level * 0.12, "decode": level, "tool_wait": level * 0.7 if name != "chat" else 0.0}
-            for pace in ("observed", "slo"):
-                for phase, value in [*held.items(), ("(all)", sum(held.values()) * (1 if pace == "observed" else 1.2))]:
+            total = held["prefill"] + held["decode"]
+            for pace, times in (("observed", 1.0), ("slo", 1.6)):
+                for phase, value in [*held.items(), ("(all)", total * times)]:
                     yield {
                         "deployment_id": name, "window_started_at": MONDAY + timedelta(minutes=5 * n), "phase": phase,
                         "pace": pace, "residency_mean_bytes": value, "capacity_bytes": 376 * GIB,

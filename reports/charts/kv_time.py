@@ -60,7 +60,9 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
             pl.col("attempts_requests").alias("attempts"),
         )
     )
-    more = f"The {MOST_BARS} largest of {totals.height}." if totals.height > MOST_BARS else ""
+    more = f"The {MOST_BARS} largest of {totals.height}. " if totals.height > MOST_BARS else ""
+    if (data["phase"] == PHASE_LABELS["tool_wait"]).any():
+        more += "Tool wait: what holding the context through the waits takes; the engine keeps it until it is evicted."
     return Chart(
         chart_id=chart_id,
         title=title,

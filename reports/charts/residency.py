@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, is_long, layered, phase_colour, reading, spec, time_axis
+from reports.charts.grammar import amount_axis, base, is_long, layered, reading, spec, time_axis
 from reports.marts import ALL, Marts, only, rows
 from reports.printed import gib, gib_column
 from reports.theme import PHASE_LABELS, PHASES, colour
 
 OBSERVED, PROMISED = "observed", "slo"
 HEIGHT_PX = 230
+HOLDING = ("decode", "prefill")
+"""Phases that hold KV under any policy, stacked from the bottom up; each is also the role of its colour."""
+
+
+class Line(NamedTuple):
+    """One line over the stack: its words, colour role, width and dashes in px."""
+
+    words: str
+    role: str
+    width_px: float
+    dash_px: tuple[int, ...] = ()
+
+
+LINES = {
+    "pinned": Line("tool waits, if pinned", "wait", 1),
+    "promised": Line("held at SLO pace", "ink", 1),
+    "capacity": Line("capacity", "limit", 1.6, (6, 4)),
+}
+"""Column of the chart -> the line drawn over the stack."""
 
 
 def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
-    """Five-minute means stacked by phase, the total at SLO pace as a line, capacity as a rule; None without rows."""
+    """Five-minute means stacked by phase, and the total at SLO pace, pinned tool waits and capacity as lines."""
     frame = rows(marts, "mart_residency", deployment_id=deployment_id)
     if frame.is_empty():
         return None
@@ -27,13 +46,13 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     drawn = frame.filter(pl.col("pace") == pace, pl.col("residency_mean_bytes") > 0)
     labels = drawn["provenance"].drop_nulls().unique()
     data = _wide(frame, pace)
-    lines = tuple(name for name in ("promised", "capacity") if data[name].is_not_null().any())
+    lines = tuple(name for name in LINES if (data[name] > 0).any())
     decision = only(marts, "mart_decision", deployment_id=deployment_id)
     capacity = gib(decision["now_capacity_bytes"])
     return Chart(
         chart_id=chart_id,
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
-        note=_note(pace, set(labels)),
+        note=_note(pace, set(labels), lines),
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(labels))}",
@@ -41,72 +60,72 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         rows=data,
         headings={
             "at": "Five minutes from (UTC)",
-            **{PHASE_LABELS[phase]: f"{PHASE_LABELS[phase]} (GiB)" for phase in PHASES},
-            "promised": "All phases at SLO pace (GiB)",
-            "capacity": "Capacity (GiB)",
+            **{PHASE_LABELS[phase]: f"{PHASE_LABELS[phase]} (GiB)" for phase in HOLDING},
+            **{name: f"{line.words} (GiB)" for name, line in LINES.items()},
         },
         is_wide=True,
     )  # fmt: skip
 
 
-def _note(pace: str, labels: set[str]) -> str:
+def _note(pace: str, labels: set[str], lines: tuple[str, ...]) -> str:
     if pace == PROMISED:
-        how = "at the promised pace: the log has no times of its own."
+        how = "at the promised pace, for the log has no times"
     else:
         how = "as logged" if "measured" in labels else "with modelled times, for the log has none"
         how += ", modelled where the log has no times" if {"measured", "modelled"} <= labels else ""
-        how += ". Thin line: the same traffic at the promised pace."
-    return f"Means of five minutes by phase, {how} Red dashes: what all replicas hold."
+    pinned = " Tool waits hold KV only where it is pinned: they are drawn apart." if "pinned" in lines else ""
+    return f"Means of five minutes by phase, {how}.{pinned}"
 
 
 def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:
-    """One row a window: GiB of each phase at `pace`, of all at SLO pace where `pace` is another, and capacity."""
-    held = frame.filter(pl.col("pace") == pace, pl.col("phase") != ALL).pivot(
-        "phase", index="window_started_at", values="residency_mean_bytes"
-    )
+    """One row a window: GiB of each phase at `pace`, and of LINES."""
+    drawn = frame.filter(pl.col("pace") == pace)
+    held = drawn.filter(pl.col("phase") != ALL).pivot("phase", index="window_started_at", values="residency_mean_bytes")
     absent = [phase for phase in PHASES if phase not in held.columns]
-    held = held.with_columns(pl.lit(0.0).alias(phase) for phase in absent)
+    held = held.with_columns(pl.lit(None, pl.Float64).alias(phase) for phase in absent)
     total = frame.filter(pl.col("pace") == PROMISED, pl.col("phase") == ALL, pl.lit(pace != PROMISED))
+    total = total.select("window_started_at", promised_bytes="residency_mean_bytes")
     offer = frame.select("window_started_at", "capacity_bytes").unique("window_started_at", keep="first")
     return (
         held.join(offer, on="window_started_at", how="left")
-        .join(total.select("window_started_at", promised_bytes="residency_mean_bytes"), on="window_started_at",
-              how="left")
+        .join(total, on="window_started_at", how="left")
         .sort("window_started_at")
         .select(
             pl.col("window_started_at").alias("at"),
-            *(gib_column(phase, PHASE_LABELS[phase]).fill_null(0.0) for phase in PHASES),
+            *(gib_column(phase, PHASE_LABELS[phase]).fill_null(0.0) for phase in HOLDING),
+            gib_column("tool_wait", "pinned"),
             gib_column("promised_bytes", "promised"),
             gib_column("capacity_bytes", "capacity"),
         )
-    )  # fmt: skip
+    )
 
 
 @cache
 def _spec(lines: tuple[str, ...], *, has_days: bool) -> dict[str, Any]:
-    """The stacked phases, and over them those of "promised" and "capacity" that have values."""
-    fields: list[Any] = [PHASE_LABELS[phase] for phase in PHASES]
-    at = time_axis(has_days=has_days)
-    amount = amount_axis("gib", "GiB").stack("zero")
-    order = alt.Order("rank", type="ordinal")
+    """The phases that stand against capacity stacked, and over them those of LINES that have values."""
+    fields: list[Any] = [PHASE_LABELS[phase] for phase in HOLDING]
+    at, amount = time_axis(has_days=has_days), amount_axis("gib", "GiB").stack("zero")
+    shades = dict(zip(fields, HOLDING, strict=True)) | {LINES[name].words: LINES[name].role for name in lines}
+    tint = alt.Scale(domain=list(shades), range=[colour(role) for role in shades.values()])
     held = (
         base()
         .transform_fold(fields, as_=["phase", "gib"])
         .transform_calculate(rank=f"indexof({fields}, datum.phase)")
         .mark_area(interpolate="step-after")
-        .encode(x=at, y=amount, color=phase_colour(), order=order)
-    )
-    strokes = {
-        "promised": base().mark_line(strokeWidth=1, color=colour("ink")),
-        "capacity": base().mark_line(strokeWidth=1.6, strokeDash=[6, 4], color=colour("limit")),
-    }
-    over = [strokes[name].encode(x=at, y=alt.Y(name, type="quantitative")) for name in lines]
-    return spec(layered(held, *over, reading(at, _shown(fields))), HEIGHT_PX)
+        .encode(x=at, y=amount, color=alt.Color("phase", type="nominal").scale(tint).title(None),
+                order=alt.Order("rank", type="ordinal"))
+    )  # fmt: skip
+    over = [
+        base()
+        .mark_line(strokeWidth=LINES[name].width_px, strokeDash=list(LINES[name].dash_px))
+        .encode(x=at, y=alt.Y(name, type="quantitative"), color=alt.datum(LINES[name].words))
+        for name in lines
+    ]
+    return spec(layered(held, *over, reading(at, _shown(fields, lines))), HEIGHT_PX)
 
 
-def _shown(fields: list[Any]) -> list[alt.Tooltip]:
-    shown = [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M")]
-    shown += [alt.Tooltip(field, type="quantitative", title=f"{field} (GiB)", format=",.1f") for field in fields]
-    shown += [alt.Tooltip("promised:Q", title="at SLO pace (GiB)", format=",.1f")]
-    shown += [alt.Tooltip("capacity:Q", title="capacity (GiB)", format=",.1f")]
-    return shown
+def _shown(fields: list[Any], lines: tuple[str, ...]) -> list[alt.Tooltip]:
+    words = {field: field for field in fields} | {name: LINES[name].words for name in lines}
+    amounts = [alt.Tooltip(name, type="quantitative", title=f"{label} (GiB)", format=",.1f") for name, label in
+               words.items()]  # fmt: skip
+    return [alt.Tooltip("at:T", title="from (UTC)", format="%a %-d %b %H:%M"), *amounts]

@@ -71,7 +71,7 @@ def test_residency_has_one_row_a_window_in_gib() -> None:
     tables = full_week(windows=12)
     chart = residency_chart(tables, "coding-agent", "x")
     assert chart is not None
-    assert chart.rows.columns == ["at", "decode", "prefill", "tool wait", "promised", "capacity"]
+    assert chart.rows.columns == ["at", "decode", "prefill", "pinned", "promised", "capacity"]
     assert chart.rows.height == 12
     mart = tables["mart_residency"].filter(deployment_id="coding-agent", pace="observed", phase="decode")
     assert chart.rows["decode"].to_list() == [value / GIB for value in mart["residency_mean_bytes"]]
@@ -92,7 +92,7 @@ def test_only_the_tenants_that_hold_most_are_drawn() -> None:
     chart = tenant_chart(full_week(windows=2), HOSTILE, "x")
     assert chart is not None
     assert chart.rows["holder"].n_unique() == MOST_BARS
-    assert chart.note == "The 12 largest of 20."
+    assert chart.note.startswith("The 12 largest of 20. Tool wait:")
     totals = chart.rows.group_by("holder", maintain_order=True).agg(pl.col("gib_s").sum())["gib_s"].to_list()
     assert totals == sorted(totals, reverse=True)
 
