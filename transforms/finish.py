@@ -30,8 +30,14 @@ def frame(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     columns = {}
     for name, dtype in FORMAT_SCHEMA.items():
         if name in names:
-            columns[name] = pl.Series(name, [row.get(name) for row in rows], dtype=_input_type(dtype), strict=True)
+            columns[name] = _column(name, [row.get(name) for row in rows], _input_type(dtype))
     return pl.DataFrame(columns)
+
+
+def _column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    if any(isinstance(value, pl.Series) for value in values):
+        return pl.Series(name, values).cast(dtype)  # with a dtype given, polars walks every element in Python
+    return pl.Series(name, values, dtype=dtype, strict=True)
 
 
 def _input_type(dtype: pl.DataType) -> pl.DataType:

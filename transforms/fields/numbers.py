@@ -56,8 +56,9 @@ def block_ids(value: Any) -> list[int] | None:
     """Prefix-block ids as unsigned 64-bit integers; None for null. ValueError where it is no list of such integers."""
     if value is None:
         return None
-    if isinstance(value, list) and all(type(n) is int and 0 <= n < _UINT64 for n in value):
-        return value
+    is_whole = isinstance(value, list) and set(map(type, value)) <= {int}
+    if is_whole and (not value or (min(value) >= 0 and max(value) < _UINT64)):
+        return value  # type: ignore[no-any-return]
     raise ValueError("block ids are no list of whole numbers")
 
 
