@@ -11,18 +11,26 @@ from flows.reading.lines import MAX_LINE_BYTES, clean
 from flows.reading.streams import CHUNK_BYTES, FRAME_LENGTH_BYTES, GZIP_MAGIC, ZSTD_MAGIC, ByteStream
 from transforms.batches import Head
 from transforms.errors import InputError
-from transforms.fields.decode import parse_slowly
+from transforms.fields.decode import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD_LINES = 50
 HEAD_ELEMENTS = 50
+HEAD_CHARACTERS = 10_000
+"""Longer texts and lists are cut in a head: it is looked at for its shape, and heads of all files are held at once."""
 MAX_DOCUMENT_BYTES = 256 << 20
 """A JSON document is decoded whole; more than this does not fit the memory the product promises (1.5 GiB)."""
 PARQUET_MAGIC = b"PAR1"
+PICKLE_MAGICS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+TAR_MAGIC, TAR_MAGIC_OFFSET = b"ustar", 257
 MAX_NAME_CHARACTERS, MAX_NAME_BLANKS = 64, 3
 """A CSV header has names, not sentences."""
+PICKLED = (
+    "is a Python pickle, which runs code when it is opened: it is never loaded; of SGLang take the request log "
+    "(--log-requests --log-requests-format json) or --export-metrics-to-file instead of a request dump"
+)
 DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -48,21 +56,28 @@ def look(path: Path) -> Look:
     try:
         with path.open("rb") as raw:
             magic = raw.read(FRAME_LENGTH_BYTES + len(ZSTD_MAGIC))
+        if magic.startswith(PICKLE_MAGICS):
+            raise InputError(f"{path}: {PICKLED}")
         compression = compression_of(magic)
         start = b"" if magic[:4] == PARQUET_MAGIC else _start(path, compression)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if magic[:4] == PARQUET_MAGIC:
         return Look(path, "none", "parquet", Head(path.name, columns=_parquet_columns(path)))
+    if start[TAR_MAGIC_OFFSET:].startswith(TAR_MAGIC):
+        raise InputError(
+            f"{path}: is a tar archive; unpack it (tar -xf; for .zst: zstd -d --long=27) and name the folder"
+        )
     whole = start.lstrip(b"\0 \t\r\n\xef\xbb\xbf")
     if not whole:
         return Look(path, compression, "empty", Head(path.name))
     lines = _lines(start)
     layout = layout_of(lines, is_whole=len(start) < CHUNK_BYTES)
-    text = tuple(line.decode("utf-8", errors="replace") for line in lines)
+    text = tuple(line[:HEAD_CHARACTERS].decode("utf-8", errors="replace") for line in lines)
     if layout == "csv":
-        delimiter = _delimiter(text[0])
-        columns = csv_header(text[0], delimiter)
+        header = lines[0].decode("utf-8", errors="replace")
+        delimiter = _delimiter(header)
+        columns = csv_header(header, delimiter)
         head = Head(path.name, columns=columns, text=text)
         return Look(path, compression, layout, head, columns, delimiter, is_json=False)
     records = _records(path, compression, layout, lines)
@@ -143,7 +158,7 @@ def _delimiter(header: str) -> str:
 
 def _parses(line: bytes) -> bool:
     try:
-        parse_slowly(line)
+        parse(line)
     except (ValueError, RecursionError):
         return False
     return True
@@ -154,16 +169,24 @@ def _records(path: Path, compression: str, layout: str, lines: list[bytes]) -> t
     if layout == "lines":
         for line in lines[:HEAD_LINES]:
             try:
-                values.append(parse_slowly(line)[0])
+                values.append(parse(line))
             except (ValueError, RecursionError):
                 continue
     else:
         try:
-            document = parse_slowly(whole_document(ByteStream(path, compression)))[0]
+            document = parse(whole_document(ByteStream(path, compression)))
         except (ValueError, RecursionError):
             document = None
         values = document[:HEAD_ELEMENTS] if isinstance(document, list) else [document]
-    return tuple(value for value in values if isinstance(value, dict))
+    return tuple(_cut(value) for value in values if isinstance(value, dict))
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cut(item) for item in value[:HEAD_ELEMENTS]]
+    return value[:HEAD_CHARACTERS] if isinstance(value, str) else value
 
 
 def _parquet_columns(path: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, LineBatch, LineReader, clean
 from flows.reading.look import Look, whole_document
 from flows.reading.streams import ByteStream
-from transforms.fields.decode import parse_slowly
+from transforms.fields.decode import parse, parse_slowly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +144,7 @@ def _is_whole(text: bytes, seen: Look) -> bool:
     if not seen.is_json:
         return not text.startswith((b"{", b"["))
     try:
-        parse_slowly(text)
+        parse(text)
     except (ValueError, RecursionError):
         return False
     return True

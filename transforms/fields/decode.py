@@ -66,6 +66,14 @@ def decode(batch: Batch, keys: Sequence[str] = ()) -> Decoded:
     return out
 
 
+def parse(line: bytes) -> Any:
+    """The value of one JSON text, quickly where it is sound, else as `parse_slowly` takes it; ValueError if none."""
+    try:
+        return _fast.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return parse_slowly(line)[0]
+
+
 def parse_slowly(line: bytes) -> tuple[Any, tuple[str, ...]]:
     """The value of one JSON text and its flags; takes NaN, Infinity, duplicate keys and bad UTF-8. ValueError if none.
 
