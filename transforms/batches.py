@@ -27,6 +27,9 @@ class Batch:
     lines: Sequence[bytes]
     positions: Sequence[int]
     carry: dict[str, Any] = field(default_factory=dict)
+    typed: pl.DataFrame | None = None
+    """Where the format declares a SHAPE: the records that are exactly of it, as columns with `source_position`; they
+    are not among `lines`."""
 
 
 @dataclass(frozen=True)

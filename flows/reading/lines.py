@@ -91,12 +91,14 @@ class LineReader:
 
 def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> LineBatch:
     """The non-blank lines of a block that begins at `position`, each with its offset."""
-    out = LineBatch()
     raw = block.split(b"\n")
     if block.endswith(b"\n"):
         raw.pop()
-    starts = accumulate((len(line) + 1 for line in raw), initial=position)
-    for line, start in zip(raw, starts, strict=False):
+    starts = list(accumulate((len(line) + 1 for line in raw[:-1]), initial=position))
+    if _is_bare(raw) and len(max(raw, key=len)) <= max_line_bytes:
+        return LineBatch(raw, starts)
+    out = LineBatch()
+    for line, start in zip(raw, starts, strict=True):
         text = clean(line, start)
         if len(text) > max_line_bytes:
             out.too_long.append((start, hashlib.sha256(line).hexdigest()))
@@ -105,6 +107,11 @@ def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> 
             out.positions.append(start)
     blank = len(raw) - len(out.lines) - len(out.too_long)
     return LineBatch(out.lines, out.positions, blank, out.too_long)
+
+
+def _is_bare(lines: list[bytes]) -> bool:
+    """Whether every line is one JSON object with nothing around it: then there is nothing to clean."""
+    return {line[:1] for line in lines} == {b"{"} and {line[-1:] for line in lines} == {b"}"}
 
 
 def clean(line: bytes, position: int) -> bytes:

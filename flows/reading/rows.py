@@ -13,6 +13,7 @@ from flows.reading.lines import LineBatch
 from flows.reading.look import look
 from flows.reading.records import RecordStream, sha256_hex
 from flows.reading.tables import TableStream
+from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
 from transforms.finish import NO_ARRIVAL, finish
 from transforms.identity import content_text, occurrence
@@ -66,8 +67,10 @@ class PartReader:
         batches: Iterable[LineBatch] = self.records.batches()
         if module.UNIT == "file":
             batches = [_merged(batches)]
+        shape = getattr(module, "SHAPE", None)
         for batch in batches:
-            given = Batch(self.source_file, batch.lines, batch.positions, self.carry)
+            typed, odd = typed_rows(batch, shape, module.LENIENT_IF) if shape else (None, batch)
+            given = Batch(self.source_file, odd.lines, odd.positions, self.carry, typed)
             parsed = module.canonicalise(given, self.source) if batch.lines else Parsed(pl.DataFrame())
             raw = dict(zip(batch.positions, batch.lines, strict=True))
             yield self._piece(parsed, raw.__getitem__, batch.too_long, batch.blank)

@@ -7,9 +7,7 @@ so a session that only it proves carries the flag `session_unproven` and is one 
 
 from __future__ import annotations
 
-import re
 from itertools import starmap
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -18,17 +16,18 @@ from transforms.batches import Head, Parsed, Reject
 from transforms.fields.clock import clock_of
 from transforms.fields.columns import instants
 from transforms.fields.usage import USAGE_MISSING, settle_usage
-from transforms.fields.words import failure_status, finish_status
+from transforms.fields.words import REFUSED, failure_status, finish_status
 from transforms.finish import flagged
-from transforms.sources._litellm_decode import decode_rows
-from transforms.sources._litellm_row import Block, Message, Metadata, Request, Response, Row
+from transforms.sources._litellm_columns import columns_of
+from transforms.sources._litellm_row import LENIENT_IF, SHAPE, lenient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from transforms.batches import Batch
-    from transforms.fields.columns import Column
     from transforms.fleet import Source
+
+__all__ = ["DEFAULTS", "FORMAT", "LENIENT_IF", "SHAPE", "UNIT", "canonicalise", "recognise"]
 
 FORMAT = "litellm"
 UNIT = "line"
@@ -37,17 +36,19 @@ DEFAULTS: Mapping[str, Any] = {"timezone": "UTC", "zero_usage": "missing"}
 OPERATIONS = {
     # litellm CallTypes, without the leading "a" of the asynchronous ones
     "completion": "chat", "text_completion": "chat", "responses": "chat", "anthropic_messages": "chat",
-    "generate_content": "chat", "generate_content_stream": "chat", "": "chat",
+    "generate_content": "chat", "generate_content_stream": "chat",
     "embedding": "embedding", "rerank": "rerank", "moderation": "moderation",
     "create_batch": "batch", "retrieve_batch": "batch", "cancel_batch": "batch", "list_batches": "batch",
 }  # fmt: skip
 PASSED_ON = "pass_through_endpoint"
-SUFFIX = re.compile(r"(_cache_hit)\d+(\.\d+)?$|(_batch_cost)$|_(guardrail|video)[\w.]*$")
+SUFFIX = r"(_cache_hit\d+(?:\.\d+)?|_batch_cost|_guardrail\w*|_video\w*)$"
 SESSION_UNPROVEN = "session_unproven"
 AGGREGATE = "aggregate"
 SYNTHETIC = "synthetic"
 HEALTH = ("health-check", "health_check")
 STAMPS = {"arrived_at": "startTime", "ended_at": "endTime", "first_token_at": "completionStartTime"}
+REFUSED_PROMPT = "ContextWindowExceededError"
+"""The backend refused the prompt for its length: it never held KV (planner.md §2)."""
 
 
 def recognise(head: Head) -> str | None:
@@ -60,205 +61,21 @@ def recognise(head: Head) -> str | None:
 
 def canonicalise(batch: Batch, source: Source) -> Parsed:
     """One row per attempt; rows of MCP tools are no requests and are ignored."""
-    decoded = decode_rows(batch)
-    is_request = [not row.mcp_namespaced_tool_name for row in decoded.rows]
-    rows = [row for row, is_kept in zip(decoded.rows, is_request, strict=True) if is_kept]
-    ignored = len(decoded.rows) - len(rows)
-    if not rows:
-        return Parsed(pl.DataFrame(), decoded.rejects, ignored)
-    flags = [words for words, is_kept in zip(decoded.flags, is_request, strict=True) if is_kept]
-    positions = [position for position, is_kept in zip(decoded.positions, is_request, strict=True) if is_kept]
-    frame = _columns(rows).with_columns(
-        source_position=pl.Series(positions, dtype=pl.Int64), flags=pl.Series(flags, dtype=pl.List(pl.String))
-    )
-    frame, rejects = _with_times(frame, rows, batch.carry, source)
-    return Parsed(_settled(frame, source), [*decoded.rejects, *rejects], ignored)
+    rows, rejects = lenient(batch)
+    if batch.typed is not None:
+        plain = batch.typed.with_columns(flags=pl.lit([], dtype=pl.List(pl.String))).select(*rows.columns)
+        rows = plain if rows.is_empty() else pl.concat([plain, rows]).sort("source_position", maintain_order=True)
+    frame = columns_of(rows)
+    requests = frame.filter(pl.col("mcp_namespaced_tool_name").is_null())
+    timed, bad_times = _with_times(requests, batch.carry, source)
+    return Parsed(_settled(_named(timed), source), [*rejects, *bad_times], len(frame) - len(requests))
 
 
-def _columns(rows: list[Row]) -> pl.DataFrame:
-    """The values of each row that need no other row."""
-    records = list(map(_record, rows))
-    return pl.DataFrame(dict(zip(RECORD, zip(*records, strict=True), strict=True)), schema=RECORD, strict=True)
-
-
-RECORD: dict[str, Any] = {
-    "request_id": pl.String, "record_id": pl.String, "attempt": pl.Int32, "session_id": pl.String,
-    "agent_id": pl.String, "model": pl.String, "tenant": pl.String, "operation": pl.String, "served_by": pl.String,
-    "replica_id": pl.String, "status": pl.String, "finish_reason": pl.String, "prompt_tokens": pl.Int64,
-    "cached_prompt_tokens": pl.Int64, "cache_write_tokens": pl.Int64, "output_tokens": pl.Int64,
-    "reasoning_tokens": pl.Int64, "requested_output_tokens": pl.Int64, "choices": pl.Int32, "queue_s": pl.Float64,
-    "tool_calls": pl.Int32, "tool_results": pl.Int32, "is_unproven": pl.Boolean, "is_synthetic": pl.Boolean,
-    "is_refusal": pl.Boolean,
-}  # fmt: skip
-_NO_METADATA, _NO_REQUEST, _NO_RESPONSE = Metadata(), Request(), Response()
-
-
-def _record(row: Row) -> tuple[Any, ...]:
-    """The values of RECORD for one row."""
-    metadata = row.metadata if isinstance(row.metadata, Metadata) else _NO_METADATA
-    asked = row.proxy_server_request if isinstance(row.proxy_server_request, Request) else _NO_REQUEST
-    answer = row.response if isinstance(row.response, Response) else _NO_RESPONSE
-    request_id, suffix = _without_suffix(row.request_id)
-    operation = "batch" if suffix == "_batch_cost" else _operation(row)
-    is_hit = suffix == "_cache_hit" or str(row.cache_hit).lower() == "true"
-    reason = _finish_reason(answer)
-    odd: list[str] = []
-    status = _status(row, metadata) or finish_status(reason, odd)
-    session = metadata.session_id or row.session_id or None
-    retries = metadata.attempted_retries
-    call = row.litellm_call_id or None
-    own = row.request_id if call or suffix else None
-    limit, choices = _limits(asked, metadata)
-    return (
-        call or request_id,
-        own,
-        None if retries is None or not call else retries + 1,
-        session,
-        row.agent_id or metadata.agent_id or None,
-        _model(row),
-        row.team_id or row.organization_id or row.end_user or row.user or row.api_key or None,
-        operation,
-        "gateway_cache" if is_hit else "backend",
-        row.model_id or None,
-        status,
-        reason,
-        row.prompt_tokens,
-        *_cached(metadata),
-        row.completion_tokens,
-        _reasoning(metadata),
-        limit,
-        choices,
-        metadata.queue_time_seconds,
-        _tool_calls(answer),
-        _tool_results(asked),
-        session is not None and not metadata.session_id,
-        _is_synthetic(row, metadata),
-        bool(odd),
-    )
-
-
-def _without_suffix(request_id: str | None) -> tuple[str | None, str]:
-    """The id without what LiteLLM appends to it, and what that was."""
-    if not request_id:
-        return None, ""
-    match = SUFFIX.search(request_id)
-    if match is None:
-        return request_id, ""
-    return request_id[: match.start()] or request_id, match[1] or match[3] or match[0]
-
-
-def _operation(row: Row) -> str:
-    name = row.call_type or ""
-    if name == PASSED_ON:
-        return "chat" if row.prompt_tokens or row.completion_tokens else "other"
-    return OPERATIONS.get(name) or OPERATIONS.get(name.removeprefix("a"), "other")
-
-
-def _model(row: Row) -> str | None:
-    """The public name: that of the model group, else the model's without its provider."""
-    name = row.model_group or row.model or row.litellm_model_name or None
-    if row.model_group or not name or not row.custom_llm_provider:
-        return name
-    return name.removeprefix(f"{row.custom_llm_provider}/") or name
-
-
-def _status(row: Row, metadata: Metadata) -> str | None:
-    """Status of a failed attempt; None for one that ended with an answer."""
-    if row.exception_type:
-        return failure_status(row.status_code, row.exception_type)
-    if (row.status or metadata.status or "success").lower() != "failure":
-        return None
-    error = metadata.error_information
-    code, words = (error.error_code, error.error_class or "") if error else (None, "")
-    return "rejected" if words == REFUSED_PROMPT else failure_status(code, words)
-
-
-REFUSED_PROMPT = "ContextWindowExceededError"
-"""The backend refused the prompt for its length: it never held KV (planner.md §2)."""
-
-
-def _cached(metadata: Metadata) -> tuple[int | None, int | None]:
-    """Cached and cache-write tokens, from wherever the version of the proxy puts them."""
-    read = write = None
-    for usage in (metadata.usage_object, metadata.additional_usage_values):
-        if usage is None:
-            continue
-        details = usage.prompt_tokens_details
-        if details is not None:
-            read = details.cached_tokens if read is None else read
-            write = details.cache_creation_tokens if write is None else write
-        read = usage.cache_read_input_tokens if read is None else read
-        write = usage.cache_creation_input_tokens if write is None else write
-    return read, write
-
-
-def _reasoning(metadata: Metadata) -> int | None:
-    usage = metadata.usage_object
-    details = usage.completion_tokens_details if usage is not None else None
-    return details.reasoning_tokens if details is not None else None
-
-
-def _limits(asked: Request, metadata: Metadata) -> tuple[int | None, int | None]:
-    """The caller's own output limit and number of choices, where logged."""
-    limit = choices = None
-    for given in (metadata.model_parameters, asked):
-        if given is None:
-            continue
-        named = (given.max_completion_tokens, given.max_tokens, given.max_output_tokens)
-        limit = next((value for value in named if value is not None), None) if limit is None else limit
-        choices = given.n if choices is None else choices
-    return limit, choices
-
-
-def _finish_reason(answer: Response) -> str | None:
-    if answer.choices:
-        return answer.choices[0].finish_reason
-    return answer.stop_reason
-
-
-def _tool_calls(answer: Response) -> int | None:
-    """Calls the response asks for; None where the response was not logged."""
-    if answer.choices:
-        return sum(len(c.message.tool_calls or ()) for c in answer.choices if c.message is not None)
-    return None if answer.content is None else sum(block.type == "tool_use" for block in answer.content)
-
-
-def _tool_results(asked: Request) -> int | None:
-    """Results that this prompt adds: those after the last answer in it; None where messages were not logged."""
-    if asked.messages is None:
-        return None
-    results = 0
-    for message in reversed(asked.messages):
-        if message.role == "assistant":
-            break
-        results += _results_in(message)
-    return results
-
-
-def _results_in(message: Message) -> int:
-    if message.role in ("tool", "function"):
-        return 1
-    blocks: list[Block] = message.content if isinstance(message.content, list) else []
-    return sum(block.type == "tool_result" for block in blocks)
-
-
-def _is_synthetic(row: Row, metadata: Metadata) -> bool:
-    """Whether the gateway itself made the call to see whether a backend is alive."""
-    marks = (row.user, row.team_id, row.end_user, row.api_key, metadata.internal_call_origin, row.request_tags)
-    return any(word in str(mark) for mark in marks if mark for word in HEALTH)
-
-
-def _with_times(
-    frame: pl.DataFrame, rows: list[Row], carry: dict[str, Any], source: Source
-) -> tuple[pl.DataFrame, list[Reject]]:
+def _with_times(frame: pl.DataFrame, carry: dict[str, Any], source: Source) -> tuple[pl.DataFrame, list[Reject]]:
     """`frame` with its instants; rows whose start, end or first token is no time are rejected."""
     reasons: list[pl.Series] = []
-    for name, field in (
-        ("arrived_at", "startTime"),
-        ("ended_at", "endTime"),
-        ("first_token_at", "completionStartTime"),
-    ):
-        column = _instants(list(map(attrgetter(field), rows)), carry.setdefault(field, {}), source)
+    for name, logged in STAMPS.items():
+        column = instants(frame[logged], clock_of(source, carry.setdefault(logged, {})), is_json=False)
         frame = frame.with_columns(column.values.cast(pl.Datetime("us")).dt.replace_time_zone("UTC").alias(name))
         if column.reasons is not None:
             reasons.append(column.reasons)
@@ -271,9 +88,74 @@ def _with_times(
     return frame.filter(reason.is_null()), list(starmap(Reject, zip(bad, reason.drop_nulls(), strict=True)))
 
 
-def _instants(values: list[str | float | None], carry: dict[str, Any], source: Source) -> Column:
-    cells = [value if value is None or isinstance(value, str) else repr(value) for value in values]
-    return instants(pl.Series(cells, dtype=pl.String), clock_of(source, carry), is_json=False)
+def _named(frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` with ids, names and words in our own: whose call, of which model, of which kind, and how it ended."""
+    suffix = frame["request_id"].str.extract(SUFFIX)
+    bare = pl.col("request_id").str.strip_suffix(suffix.fill_null(""))
+    call, unnumbered = pl.col("litellm_call_id"), pl.lit(None, dtype=pl.Int32)
+    has_call = call.is_not_null()
+    is_hit = suffix.str.starts_with("_cache_hit") | (frame["cache_hit"].str.to_lowercase() == "true")
+    prefix = pl.concat_str(pl.col("custom_llm_provider"), pl.lit("/"))
+    frame = frame.with_columns(
+        request_id=pl.coalesce(call, pl.when(bare != "").then(bare), "request_id"),
+        record_id=pl.when(has_call | suffix.is_not_null()).then("request_id"),
+        attempt=pl.when(has_call).then(pl.col("attempted_retries") + 1).otherwise(unnumbered).cast(pl.Int32),
+        session_id=pl.coalesce("named_session_id", "session_id"),
+        is_unproven=pl.col("named_session_id").is_null() & pl.col("session_id").is_not_null(),
+        agent_id=pl.coalesce("agent_id", "named_agent_id"),
+        model=pl.coalesce("model_group", pl.col("model").str.strip_prefix(prefix.fill_null("/")), "litellm_model_name"),
+        tenant=pl.coalesce("team_id", "organization_id", "end_user", "user", "api_key"),
+        replica_id="model_id",
+        served_by=pl.when(is_hit.fill_null(value=False)).then(pl.lit("gateway_cache")).otherwise(pl.lit("backend")),
+        operation=_operation(frame, suffix == "_batch_cost"),
+        is_synthetic=_is_synthetic(frame),
+    )
+    return _with_status(frame)
+
+
+def _operation(frame: pl.DataFrame, is_batch_cost: pl.Series) -> pl.Expr:
+    known = frame["call_type"].unique().drop_nulls().to_list()
+    words = {name: OPERATIONS.get(name) or OPERATIONS.get(name.removeprefix("a"), "other") for name in known}
+    named = (
+        pl.col("call_type").replace_strict(words, default="chat", return_dtype=pl.String) if words else pl.lit("chat")
+    )
+    counted = pl.col("prompt_tokens").fill_null(0) + pl.col("output_tokens").fill_null(0) > 0
+    is_chat = (pl.col("call_type") == PASSED_ON) & counted
+    return pl.when(is_batch_cost).then(pl.lit("batch")).when(is_chat).then(pl.lit("chat")).otherwise(named)
+
+
+def _is_synthetic(frame: pl.DataFrame) -> pl.Expr:
+    """Whether the gateway itself made the call to see whether a backend is alive."""
+    marks = ("user", "team_id", "end_user", "api_key", "call_origin", "tags")
+    return pl.any_horizontal(
+        pl.col(mark).is_in([v for v in frame[mark].unique().drop_nulls() if any(word in v for word in HEALTH)])
+        for mark in marks
+    ).fill_null(value=False)
+
+
+def _with_status(frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` with the status: of failures by code and class, of answers by their finish reason."""
+    said = pl.coalesce("status", "named_status", pl.lit("success")).str.to_lowercase()
+    failed = frame.select((said == "failure") | pl.col("exception_type").is_not_null()).to_series()
+    odd: dict[str, list[str]] = {}
+    reasons = frame["finish_reason"].unique().drop_nulls().to_list()
+    words = {reason: finish_status(reason, odd.setdefault(reason, [])) for reason in reasons}
+    ended = (
+        pl.col("finish_reason").replace_strict(words, default="ok", return_dtype=pl.String) if words else pl.lit("ok")
+    )
+    errors = frame.filter(failed).select(
+        pl.coalesce("status_code", "error_code"), pl.coalesce("exception_type", "error_class").fill_null("")
+    )
+    failures = pl.Series(list(starmap(_failure, errors.iter_rows())), dtype=pl.String)
+    scattered = pl.Series([None], dtype=pl.String).new_from_index(0, len(frame)).scatter(failed.arg_true(), failures)
+    frame = frame.with_columns(status=pl.coalesce(scattered, ended))
+    refused = [reason for reason, flags in odd.items() if flags]
+    is_refused = frame["finish_reason"].is_in(refused) & ~failed
+    return flagged(frame, is_refused, REFUSED) if refused and is_refused.any() else frame
+
+
+def _failure(code: str | None, words: str) -> str:
+    return "rejected" if words == REFUSED_PROMPT else failure_status(code, words)
 
 
 def _settled(frame: pl.DataFrame, source: Source) -> pl.DataFrame:
@@ -287,10 +169,9 @@ def _settled(frame: pl.DataFrame, source: Source) -> pl.DataFrame:
         (AGGREGATE, (frame["operation"] == "batch") & counted),
         (SYNTHETIC, frame["is_synthetic"]),
         (SESSION_UNPROVEN, frame["is_unproven"]),
-        ("refusal", frame["is_refusal"]),
         (USAGE_MISSING, frame["prompt_tokens"].is_null() & frame["output_tokens"].is_null()),
     )
     for word, where in flags:
         if where.any():
             frame = flagged(frame, where, word)
-    return settle_usage(frame, source).drop("is_synthetic", "is_unproven", "is_refusal")
+    return settle_usage(frame, source)
