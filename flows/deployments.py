@@ -116,7 +116,7 @@ def slo_window_s(deployment: Deployment) -> float:
 
 
 def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: LoadedFleet, catalog: Catalog) -> None:
-    """Make raw_deployments, _kv_groups, _memory, _serves, _settings and _hours of the fleet; raw_requests must stand."""
+    """Make raw_deployments, _kv_groups, _memory, _serves, _settings and _hours of `fleet` (after raw_requests)."""
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
     models = [row[0] for row in connection.execute("select distinct model from raw_requests").fetchall()]
     register_frame(connection, "raw_deployments", DEPLOYMENTS, map(deployment_row, placed))
