@@ -5,7 +5,7 @@ from __future__ import annotations
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, WaitOption, WeekOption
 from flows.home import locked, open_home
 from flows.log import log_to_home
-from flows.printing import print_json, print_line
+from flows.printing import print_json, print_line, print_note
 
 
 def plan(
@@ -17,10 +17,13 @@ def plan(
 ) -> None:
     """Plan one week on the published warehouse, without reading logs again: GPUs needed per deployment, and why."""
     from flows.fleet import load_fleet
+    from flows.processes import ended_by_signals
 
     place = open_home(home)
     loaded = load_fleet(fleet, place)
-    with locked(place, wait):
+    if loaded.is_example:
+        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    with locked(place, wait), ended_by_signals():
         log_to_home(place)
         from flows.catalog import load_catalog
         from flows.plan import plan as plan_published

@@ -1,0 +1,107 @@
+"""The plan stage on a small home: which weeks are planned, the same bytes every time, refusals that change nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from lakes import FLEET, MONDAY, no_progress, random_rows, row, write_fleet, write_lake
+
+from flows.build import build
+from flows.catalog import load_catalog
+from flows.home import Home
+from flows.plan import plan, plan_week, read_workload
+from flows.warehouse import published
+from transforms.errors import ConfigError, DataError, KvledgerError
+from transforms.planner.plan_tables import PLAN_TABLES
+
+KVLEDGER = Path(sys.executable).parent / "kvledger"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Ten days of sessions over two weeks, built; one attempt still runs when the second week starts."""
+    late = row(10**6, arrived_at=MONDAY + timedelta(days=7, seconds=-30), e2e_s=60.0, ttft_s=1.0)
+    made = write_lake(tmp_path_factory.mktemp("plan"), [*random_rows(3, 300), late])
+    build(made, write_fleet(made), load_catalog(made), no_progress)
+    return made
+
+
+def planned(home: Home, week: str | None = None, fleet: str = FLEET) -> str:
+    with published(home) as connection:
+        return plan_week(connection, home, write_fleet(home, fleet), load_catalog(home), week, no_progress)
+
+
+def digests(home: Home) -> dict[str, str]:
+    files = sorted(home.plans.glob("week=*/*.parquet"))
+    return {str(path.relative_to(home.root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_the_latest_week_and_the_one_before_it_are_planned(home: Home) -> None:
+    assert planned(home) == "2026-W48"
+    assert sorted(path.name for path in home.plans.iterdir()) == ["week=2026-W47", "week=2026-W48"]
+    for week in ("2026-W47", "2026-W48"):
+        for name, schema in PLAN_TABLES.items():
+            frame = pl.read_parquet(home.plans / f"week={week}/{name}.parquet")
+            assert dict(frame.schema) == schema, name
+        replicas = pl.read_parquet(home.plans / f"week={week}/plan_replicas.parquet")
+        assert replicas.filter("is_binding")["deployment_id"].to_list() == ["chat", "rest"]
+
+
+def test_planning_again_writes_the_same_bytes(home: Home) -> None:
+    planned(home)
+    before = digests(home)
+    planned(home, "2026-W47")
+    planned(home)
+    assert digests(home) == before
+    ids = {pl.read_parquet(home.root / name)["run_id"].unique().item() for name in before if "replicas" in name}
+    assert sorted(len(run_id) for run_id in ids) == [12, 12]
+
+
+def test_an_attempt_that_still_ran_is_carried_into_the_week(home: Home) -> None:
+    with published(home) as connection:
+        work = read_workload(connection, "chat", "2026-W48")
+        first = read_workload(connection, "chat", "2026-W47")
+    assert work.arrived_us[work.is_carried].tolist() == [-30_000_000]
+    assert not first.is_carried.any()
+
+
+def test_plan_publishes_its_marts_and_the_command_prints_the_contract(home: Home) -> None:
+    write_fleet(home)
+    assert plan(home, write_fleet(home), load_catalog(home), None, no_progress) == "2026-W48"
+    ran = subprocess.run(
+        [KVLEDGER, "plan", "--home", home.root, "--week", "2026-W47", "--json"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert told["week"] == "2026-W47"
+    assert {decision["deployment"] for decision in told["decision"]} == {"chat", "rest"}
+    assert {held["phase"] for held in told["tables"]["plan_kv_time"]} >= {"prefill", "decode"}
+
+
+@pytest.mark.parametrize(
+    ("week", "error", "said"),
+    [
+        ("2026-W40", DataError, r"the logs cover 2026-11-16 to 2026-11-2\d \(2026-W47 to 2026-W48\)"),
+        ("last", ConfigError, "not an ISO week; write it like 2026-W47"),
+    ],
+)
+def test_a_week_that_cannot_be_planned(home: Home, week: str, error: type[KvledgerError], said: str) -> None:
+    before = digests(home)
+    with pytest.raises(error, match=said):
+        planned(home, week)
+    assert digests(home) == before
+
+
+def test_another_fleet_than_the_warehouse_was_built_for(home: Home) -> None:
+    before = digests(home)
+    with pytest.raises(DataError, match="built for another fleet file; run kvledger build"):
+        planned(home, fleet=FLEET.replace("replicas = 2", "replicas = 5"))
+    assert digests(home) == before
