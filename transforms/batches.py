@@ -95,7 +95,10 @@ class Format(Protocol):
 
     UNIT: str
     """"line": every record stands alone, so files are split, streamed and resumed where they ended.
-    "file": all records of a file are needed at once; the file is read anew whenever it changed."""
+    "file": all records of a file are needed at once; the file is read anew whenever it changed.
+    "stream": records come in batches, in file order, and what a format keeps in `carry` runs through all of them: the
+    file is never split, and read anew whenever it changed. Such a format may have `rest(carry, source) -> Parsed`: the
+    rows that were still open when the file ended, each with its arrival, and no rejects."""
 
     DEFAULTS: Mapping[str, Any]
     """Source settings that hold where the user gives none."""

@@ -74,6 +74,8 @@ class PartReader:
             parsed = module.canonicalise(given, self.source) if batch.lines else Parsed(pl.DataFrame())
             raw = dict(zip(batch.positions, batch.lines, strict=True))
             yield self._piece(parsed, raw.__getitem__, batch.too_long, batch.blank)
+        if hasattr(module, "rest"):
+            yield self._piece(module.rest(self.carry, self.source), _no_raw, (), 0)
 
     def _table_pieces(self, module: ModuleType) -> Iterator[Piece]:
         stream = TableStream(self.records, module.fields_of(self.source), self.source_file, self.carry)
@@ -104,6 +106,10 @@ class PartReader:
             return rows.with_columns(content_id=pl.lit(None, dtype=pl.String))
         ids = content_ids(content_text(rows, self.source.format))
         return rows.with_columns(content_id=pl.when(without).then(ids))
+
+
+def _no_raw(position: int) -> bytes:
+    raise AssertionError(f"a row of the rest has no arrival or is rejected (record {position})")
 
 
 def _merged(batches: Iterable[LineBatch]) -> LineBatch:
