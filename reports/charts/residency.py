@@ -16,6 +16,8 @@ from reports.theme import PHASE_LABELS, PHASES, colour
 
 OBSERVED, PROMISED = "observed", "slo"
 HEIGHT_PX = 230
+NARROW_PX = 520
+"""Width below which the legend takes several lines."""
 HOLDING = ("decode", "prefill")
 """Phases that hold KV under any policy, stacked from the bottom up; each is also the role of its colour."""
 
@@ -107,14 +109,19 @@ def _spec(lines: tuple[str, ...], *, has_days: bool) -> dict[str, Any]:
     at, amount = time_axis(has_days=has_days), amount_axis("gib", "GiB").stack("zero")
     shades = dict(zip(fields, HOLDING, strict=True)) | {LINES[name].words: LINES[name].role for name in lines}
     tint = alt.Scale(domain=list(shades), range=[colour(role) for role in shades.values()])
+    legend = alt.Legend(columns=alt.ExprRef(f"width < {NARROW_PX} ? 2 : {len(shades)}"))
     held = (
         base()
         .transform_fold(fields, as_=["phase", "gib"])
         .transform_calculate(rank=f"indexof({fields}, datum.phase)")
         .mark_area(interpolate="step-after")
-        .encode(x=at, y=amount, color=alt.Color("phase", type="nominal").scale(tint).title(None),
-                order=alt.Order("rank", type="ordinal"))
-    )  # fmt: skip
+        .encode(
+            x=at,
+            y=amount,
+            color=alt.Color("phase", type="nominal").scale(tint).legend(legend).title(None),
+            order=alt.Order("rank", type="ordinal"),
+        )
+    )
     over = [
         base()
         .mark_line(strokeWidth=LINES[name].width_px, strokeDash=list(LINES[name].dash_px))
