@@ -9,7 +9,7 @@ from flows.build import build_facts, build_marts
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.ingest import IngestResult, ingest
-from flows.plan import plan_week
+from flows.plan import plan_week, site_of
 from flows.progress import progress
 from flows.report import Reported, report
 from flows.warehouse import drafting, publish
@@ -57,7 +57,7 @@ def check_fleet(loaded: LoadedFleet, catalog: Catalog) -> None:
     if not loaded.fleet.deployments:
         raise ConfigError(f"fleet file {loaded.path} has no [[deployments]]; describe at least one")
     for deployment in loaded.fleet.deployments:
-        place(deployment, loaded, catalog)
+        site_of(place(deployment, loaded, catalog), loaded, catalog, covered_s=0.0)
 
 
 def ingest_line(result: IngestResult) -> str:

@@ -17,8 +17,9 @@ from flows.build import build
 from flows.catalog import load_catalog
 from flows.home import Home
 from flows.plan import plan, plan_week, read_workload
+from flows.review import check_fleet
 from flows.warehouse import published
-from transforms.errors import ConfigError, DataError, KvledgerError
+from transforms.errors import CatalogError, ConfigError, DataError, KvledgerError
 from transforms.planner.plan_tables import PLAN_TABLES
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
@@ -105,3 +106,10 @@ def test_another_fleet_than_the_warehouse_was_built_for(home: Home) -> None:
     with pytest.raises(DataError, match="built for another fleet file; run kvledger build"):
         planned(home, fleet=FLEET.replace("replicas = 2", "replicas = 5"))
     assert digests(home) == before
+
+
+def test_a_fleet_without_a_known_clock_is_refused_before_anything_is_read(home: Home) -> None:
+    fleet = write_fleet(home, FLEET.replace('version = "0.19.0"', 'version = "0.19.0"\npipeline_parallel_size = 2'))
+    with pytest.raises(CatalogError, match="not for pipeline_parallel_size = 2"):
+        check_fleet(fleet, load_catalog(home))
+    check_fleet(write_fleet(home), load_catalog(home))
