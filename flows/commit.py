@@ -187,6 +187,11 @@ def _updated(entries: Mapping[Key, Entry], staged: Sequence[Staged], merged: Mer
     return out
 
 
+def _ignored_before(before: Entry | None) -> int:
+    """Records ignored by earlier runs for good: an unfinished last line was left, and is read now."""
+    return 0 if before is None else before.ignored - (before.status == "growing")
+
+
 def _entry(file: Staged, loaded: int, before: Entry | None) -> Entry:
     plan, last = file.plan, file.parts[-1]
     assert plan.seen is not None
@@ -208,7 +213,7 @@ def _entry(file: Staged, loaded: int, before: Entry | None) -> Entry:
         loaded=loaded + (before.loaded if before else 0),
         duplicates=total_duplicates,
         rejected=rejected + (before.rejected if before else 0),
-        ignored=sum(part["ignored"] for part in file.parts) + (before.ignored if before else 0),
+        ignored=sum(part["ignored"] for part in file.parts) + _ignored_before(before),
         first_arrived_at=min(stamps, default=None),
         last_arrived_at=max(stamps, default=None),
         next_offset=last["next_offset"],

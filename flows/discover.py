@@ -109,7 +109,7 @@ def plan_file(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: P
     except InputError as error:
         if found.is_named:
             raise
-        return Plan(found, "refused", reason=str(error))
+        return Plan(found, "refused", reason=str(error).removeprefix(f"{found.path}: "))
 
 
 def _plan(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path, digests: Digests) -> Plan:

@@ -112,8 +112,11 @@ def _results(
     """One result per file; InputError where no file could be read and none had been read before."""
     out = [_result(plan, outcome, committed) for plan, outcome in zip(plans, outcomes, strict=True)]
     if out and all(file.status in ("refused", "empty") for file in out):
-        first = next((file for file in out if file.reason), None)
-        raise InputError(first.reason if first else f"{plans[0].found.path}: is empty, and so is all beside it")
+        number = next((n for n, file in enumerate(out) if file.reason), 0)
+        reason = out[number].reason or "is empty"
+        raise InputError(
+            f"nothing could be ingested; the first of {len(out)} files: {plans[number].found.path}: {reason}"
+        )
     return out
 
 

@@ -40,7 +40,7 @@ REJECTS_SCHEMA: dict[str, pl.DataType] = {
     "reason": pl.String(),
     "excerpt_sha256": pl.String(),
 }
-METADATA = {b"kvledger_schema": str(SCHEMA_VERSION).encode()}
+METADATA = {"kvledger_schema": str(SCHEMA_VERSION)}
 
 
 def manifest_path(home: Home) -> Path:
@@ -99,6 +99,7 @@ class RequestsWriter:
         if self._held:
             self._write_group()
         if self._writer is not None:
+            self._writer.add_key_value_metadata(METADATA)
             self._writer.close()
 
     def _write_group(self) -> None:
@@ -115,12 +116,13 @@ def write_table(rows: pl.DataFrame, path: Path) -> None:
     """Write a small table (rejects, manifest) as one row group."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = _arrow(rows)
-    pq.write_table(table, path, row_group_size=max(len(table), 1), **_options(table.schema.names))
+    with pq.ParquetWriter(path, table.schema, **_options(table.schema.names)) as writer:
+        writer.write_table(table, row_group_size=max(len(table), 1))
+        writer.add_key_value_metadata(METADATA)
 
 
 def _arrow(rows: pl.DataFrame) -> pa.Table:
-    table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    return table.replace_schema_metadata(METADATA)
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def _options(names: list[str]) -> dict[str, Any]:

@@ -63,7 +63,8 @@ def look(path: Path) -> Look:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if magic[:4] == PARQUET_MAGIC:
-        return Look(path, "none", "parquet", Head(path.name, columns=_parquet_columns(path)))
+        columns = _parquet_columns(path)
+        return Look(path, "none", "parquet", Head(path.name, columns=columns), columns, is_json=False)
     if start[TAR_MAGIC_OFFSET:].startswith(TAR_MAGIC):
         raise InputError(
             f"{path}: is a tar archive; unpack it (tar -xf; for .zst: zstd -d --long=27) and name the folder"
@@ -99,7 +100,8 @@ def layout_of(lines: list[bytes], *, is_whole: bool) -> str:
     first = lines[0]
     if first.startswith(b"["):
         return "array"
-    if not first.startswith((b"{", b'"')):
+    is_quoted = first.startswith(b'"') and not _parses(first)
+    if is_quoted or not first.startswith((b"{", b'"')):
         return "csv" if _is_header(first) else "lines"
     if _parses(first) or (len(lines) == 1 and not is_whole):
         return "lines"
@@ -113,7 +115,7 @@ def whole_document(stream: ByteStream) -> bytes:
         held += chunk
         if len(held) > MAX_DOCUMENT_BYTES:
             raise InputError(
-                f"{stream.path}: one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
+                f"is one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
                 "write one record a line instead, as with jq -c '.[]'"
             )
     return clean(bytes(held), 0)

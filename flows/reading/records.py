@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +19,6 @@ from transforms.fields.decode import parse, parse_slowly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-CSV_BATCH_ROWS = 20_000
 
 
 @dataclass
@@ -115,14 +114,27 @@ class RecordStream:
         return LineBatch([data], [0])
 
     def _csv_rows(self) -> Iterator[LineBatch]:
-        text = whole_document(self._stream).decode("utf-8", errors="replace")
-        rows = csv.reader(text.splitlines(keepends=True), delimiter=self.seen.delimiter)
-        header = [name.strip() for name in next(rows, [])]
-        self.ignored += 1
-        numbered = enumerate(rows)
-        while batch := list(islice(numbered, CSV_BATCH_ROWS)):
-            lines = [json.dumps(_cells(header, row)).encode() for _, row in batch if row]
-            yield LineBatch(lines, [n for n, row in batch if row], sum(not row for _, row in batch))
+        from flows.reading.tables import csv_rows
+
+        csv.field_size_limit(MAX_LINE_BYTES)
+        names, delimiter = list(self.seen.columns), self.seen.delimiter
+        is_headed = self.start == 0
+        for block, position in self.csv_blocks():
+            rows = csv_rows(block, delimiter, len(names))
+            out = LineBatch(blank=int(rows.is_blank.sum()))
+            spans = pairwise([*rows.starts.tolist(), len(block)])
+            for (start, end), is_blank in zip(spans, rows.is_blank, strict=True):
+                if is_blank:
+                    continue
+                if is_headed:
+                    is_headed = False
+                    self.ignored += 1
+                    continue
+                text = io.StringIO(block[start:end].decode("utf-8", errors="replace"), newline="")
+                cells = next(csv.reader(text, delimiter=delimiter), [])
+                out.lines.append(json.dumps(_cells(names, cells)).encode())
+                out.positions.append(position + start)
+            yield out
 
 
 def _cells(header: list[str], row: list[str]) -> dict[str, str | None] | list[str]:

@@ -128,9 +128,11 @@ def _isos(bare: pl.Series, clock: Clock) -> pl.Series | None:
 
 def _local(us: pl.Series, clock: Clock) -> pl.Series | None:
     """UTC of wall-clock microseconds; None where an hour happens twice or never, which is settled row by row."""
+    if us.null_count() == len(us):
+        return us
     if clock.zone is None:
         raise InputError(NO_ZONE)
-    if clock.zone.key == "UTC" or us.null_count() == len(us):
+    if clock.zone.key == "UTC":
         return us
     naive = us.cast(pl.Datetime("us"))
     key = clock.zone.key
