@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,12 +28,16 @@ SETTINGS_HEX = 16
 
 @dataclass(frozen=True)
 class Found:
-    """One file that a source names: `is_named` where it stands on the command line itself, not in a folder or glob."""
+    """One file that a source names: `is_named` where it stands on the command line itself, not in a folder or glob.
+
+    `ordinal` is its place, from 0, among the run's files of the same format that are spread at the same rate.
+    """
 
     path: Path
     source: Source
     source_file: str
     is_named: bool
+    ordinal: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,13 @@ def find_files(sources: Sequence[Source], base: Path) -> list[Found]:
             raise InputError(f"{source.path}: no such file; check the path (relative paths begin at {base})")
         for found in matched:
             files.setdefault(found.path, found)
-    return list(files.values())
+    seen: Counter[tuple[str, float | None]] = Counter()
+    numbered = []
+    for found in files.values():
+        way = (found.source.format, found.source.session_rate_per_s)
+        numbered.append(replace(found, ordinal=seen[way]))
+        seen[way] += 1
+    return numbered
 
 
 def _expand(source: Source, base: Path) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.discover import prefix_digests
 from flows.reading.formats import module_of
-from flows.reading.recognise import candidates
+from flows.reading.recognise import advice, candidates
 from flows.staging import PartJob, parse_part
 from transforms.batches import Head
 from transforms.errors import ConfigError, InputError
@@ -83,12 +83,17 @@ def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) ->
 
 
 def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
-    """InputError where all that was read of a new file is rejected: it is of another format, or damaged throughout."""
+    """InputError where nothing of a new file is of use: it has another format, cannot serve, or is damaged."""
     rejects = sum(len(part["rejects"]) for part in results)
-    if not rejects or plan.entry is not None or any(part["runs"] for part in results):
+    if plan.entry is not None or any(part["runs"] for part in results):
+        return
+    head = plan.seen.head if plan.seen else Head("")
+    told = advice(head)
+    if told is not None:
+        raise InputError(told)
+    if not rejects:
         return
     reason = results[0]["rejects"][0][1] if results[0]["rejects"] else "damaged"
-    head = plan.seen.head if plan.seen else Head("")
     likely = [name for name in candidates(head) if name != plan.found.source.format]
     hint = f"it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else "check --format and the file"
     raise InputError(f"no record could be read as {plan.found.source.format} ({rejects} rejected: {reason}); {hint}")
@@ -115,6 +120,7 @@ def jobs_of(home: Home, plan: Plan, number: int, *, is_hashed: bool) -> Iterator
             home=str(home.root),
             folder=str(home.staging / "runs" / f"{number:06}" / f"{part:05}"),
             is_hashed=is_hashed,
+            ordinal=plan.found.ordinal,
         )
 
 

@@ -38,6 +38,7 @@ class PartJob:
     """Where its runs go; two parts never share it."""
 
     is_hashed: bool
+    ordinal: int = 0
 
 
 def parse_part(job: PartJob) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def parse_part(job: PartJob) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     key = tenant_key(home.tenant_key) if job.is_hashed else None
     records = RecordStream(job.seen, job.start, job.end, job.is_last)
-    reader = PartReader(records, job.source, job.source_file, key, home.catalog)
+    reader = PartReader(records, job.source, job.source_file, key, home.catalog, {"ordinal": job.ordinal})
     held: list[Piece] = []
     runs: list[dict[str, Any]] = []
     rejects: list[Rejected] = []

@@ -52,16 +52,49 @@ def _fits(head: Head, wanted: dict[str, list[str]]) -> bool:
 
 def unfit(head: Head) -> str:
     """Why no format fits a file with this head, and what to do, in one line."""
-    for text, advice in UNFIT:
-        if any(text in line for line in head.text):
-            return advice
-    return "its format is not recognised; name it with --format, or map its fields with --format mapped --map FILE.toml"
+    return advice(head) or (
+        "its format is not recognised; name it with --format, or map its fields with --format mapped --map FILE.toml"
+    )
 
 
-NO_TOKENS = (
+def advice(head: Head) -> str | None:
+    """What would serve in place of a log that cannot, in one line; None for any other file."""
+    for keys, told in UNFIT_RECORDS:
+        if any(keys <= record.keys() for record in head.records):
+            return told
+    plain = [line for line in head.text if not line.startswith(("{", "["))]
+    for words, told in UNFIT_TEXTS:
+        if any(word in line for word in words for line in plain):
+            return told
+    return None
+
+
+VLLM_TEXT = (
     "vLLM's text log carries no tokens and no times per request; "
     "ingest its OTLP traces (--otlp-traces-endpoint, format otel) or the gateway's log instead"
 )
-NO_TIMES = "a SWE-agent trajectory has no request times and no tokens per request; ingest the gateway's log instead"
-UNFIT = (("Avg prompt throughput:", NO_TOKENS), ('"model_stats"', NO_TIMES))
-"""Logs that cannot serve: a text that gives them away, and what would serve."""
+SGLANG_TEXT = (
+    "SGLang's text log is cut short and has no times per request; write its request log as JSON "
+    "(--log-requests --log-requests-format json) or use --export-metrics-to-file, both format sglang"
+)
+SWE_AGENT = "a SWE-agent trajectory has no request times and no tokens per request; ingest the gateway's log instead"
+OPENHANDS = (
+    "an OpenHands output has no arrival times of its model calls; ingest the gateway's log or OTLP traces instead"
+)
+USAGE_TOTALS = (
+    "the usage API's buckets are totals, not requests; ingest the gateway's log or logged responses (format openai)"
+)
+UNFIT_TEXTS = (
+    (("Avg prompt throughput:", "Avg generation throughput:", "params: SamplingParams(", "reqs, Waiting: "), VLLM_TEXT),
+    (("obj=GenerateReqInput(", "Prefill batch", "Decode batch"), SGLANG_TEXT),
+)
+"""Logs that cannot serve: words that give a line of text away, and what would serve."""
+UNFIT_RECORDS = (
+    (frozenset({"trajectory", "info"}), SWE_AGENT),
+    (frozenset({"trajectory", "environment"}), SWE_AGENT),
+    (frozenset({"instance_id", "history", "metrics"}), OPENHANDS),
+    (frozenset({"instance_id", "test_result", "metrics"}), OPENHANDS),
+    (frozenset({"start_time", "end_time", "results", "object"}), USAGE_TOTALS),
+    (frozenset({"data", "has_more", "next_page"}), USAGE_TOTALS),
+)
+"""The same for JSON: keys that stand in one record."""
