@@ -24,6 +24,7 @@ ROLES = {"GENERATION": REQUEST, "EMBEDDING": REQUEST, "TOOL": TOOL, "AGENT": AGE
 LATENCY_UNIT = "latency_unit_ms"
 """The declared latency is in milliseconds, as in raw events; exports have seconds (langfuse#13146)."""
 LATENCY_DISAGREES = "latency_disagrees"
+NO_OBSERVATIONS = "a trace without its observations"
 MS_PER_S = 1_000
 LATENCY_SLACK_S, LATENCY_SLACK_RATIO = 0.05, 0.02
 """Declared latencies are rounded and taken at another place than the stamps."""
@@ -81,7 +82,8 @@ def _stamps(observation: Mapping[str, Any], role: str, clock: Clock, flags: list
             raise
         start_us = end_us = None
     if start_us is None and role == REQUEST:
-        raise ValueError(NO_ARRIVAL)
+        is_trace = value_of(observation, "type") is None and value_of(observation, "timestamp") is not None
+        raise ValueError(NO_OBSERVATIONS if is_trace else NO_ARRIVAL)
     return start_us or 0, end_us if start_us else None, _lenient_us(clock, value_of(observation, "updatedAt")) or 0
 
 

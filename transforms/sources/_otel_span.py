@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 
 ROLES = {"tool": TOOL, "agent": AGENT, "other": OTHER}
 TRACE_DIGITS = 16
-"""Of a trace id these make a call's id unique: 64 random bits."""
+"""The last of a trace id, which make a call's id unique: the random ones, also where 64-bit ids are padded in front."""
 MAX_WORD_CHARACTERS = 64
 LATE_S = 1.0
 """A first token this long after the end is a wrong unit or clock, not rounding."""
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-def node_of(span: Span, place: str, position: int, clock: Clock, source: Source) -> Node:
-    """The span as a node; ValueError with a fixed reason where a request has no start or an unusable number."""
+def node_of(span: Span, place: tuple[int, int], clock: Clock, source: Source) -> Node:
+    """The span at `place` (offset of the line, number in it) as a node.
+
+    ValueError with a fixed reason where a request has no start or an unusable number.
+    """
+    own = "@{}.{}".format(*place)
     flags: list[str] = []
     kind = genai.kind_of(span.name, span.attributes)
     role = ROLES.get(kind or "", REQUEST)
@@ -43,8 +47,8 @@ def node_of(span: Span, place: str, position: int, clock: Clock, source: Source)
     call = first_text(span.attributes, genai.CALL_ID) if role == REQUEST else None
     is_engine = role == REQUEST and (span.name == ENGINE_SPAN or any(k in span.attributes for k in genai.ENGINE))
     node = Node(
-        trace=span.trace_id or place,
-        span=span.span_id or place,
+        trace=span.trace_id or own,
+        span=span.span_id or own,
         parent=span.parent_id,
         role=role,
         start_us=start_us,
@@ -54,7 +58,7 @@ def node_of(span: Span, place: str, position: int, clock: Clock, source: Source)
         is_engine=is_engine,
         is_anonymous=span.span_id is None,
         call=call,
-        id_suffix=f":{span.trace_id[:TRACE_DIGITS]}" if span.trace_id else "",
+        id_suffix=f":{span.trace_id[-TRACE_DIGITS:]}" if span.trace_id else "",
         rank=0 if is_engine else 1,
         session=first_text(span.attributes, genai.SESSION),
         tenant=first_text(span.attributes, genai.TENANT) or first_text(span.resource, genai.TENANT),
@@ -62,7 +66,7 @@ def node_of(span: Span, place: str, position: int, clock: Clock, source: Source)
         fallback_session=span.trace_id,
     )
     if role == REQUEST:
-        node.row = {"source_position": position, "flags": flags, **_tokens(usage, source, flags)}
+        node.row = {"source_position": place[0], "flags": flags, **_tokens(usage, source, flags)}
         node.row |= _times(span, node, clock, flags) | _outcome(span, flags) | _asked(span.attributes)
         node.row |= {
             "operation": kind or "chat",

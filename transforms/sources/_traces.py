@@ -1,16 +1,15 @@
-"""Traces of nested records (spans, observations): a window of them in memory, and the rows they give as they fill.
+"""Traces of nested records (spans, observations): a window of open ones, and the rows of those that are done.
 
-A trace comes in pieces, in any order. A Window keeps the last traces of a file part; each batch is taken in and every
-trace it touches is worked out anew from all that is known of it (_calls.py). A row that changes by what came later is
-given again with a higher precedence and replaces the earlier one; one that turns out to be the sum of its children is
-given again with the flag `aggregate`.
+A trace comes in pieces, in any order, between pieces of others. It stays open while pieces come; when the window is
+full, the one untouched for longest is worked out from all that is known of it (_calls.py) and gives its rows. What
+comes of a trace after that is judged alone.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transforms.sources._calls import Fate, calls_of
 
@@ -19,24 +18,23 @@ if TYPE_CHECKING:
 
     from transforms.sources._nodes import Node, Row
 
-AGGREGATE = "aggregate"
 WINDOW_NODES = 50_000
-"""Nodes a Window keeps, some 50 MB: more than exporters flush within the minutes a trace is written in."""
+"""Nodes a Window keeps, some 60 MB: more than exporters flush in the minutes in which a trace is written."""
 PRECEDENCE_STEP = 1_000_000
+"""Between two rows of one call from two files, the higher rank stays, then the one that knows more of its trace."""
 
 
 @dataclass
 class Trace:
-    """What is known of one trace, how often that grew, and the rows given so far, by identity."""
+    """What is known of one trace, and how many records of requests told of it, repeated ones included."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    updates: int = 0
-    given: dict[str, Row] = field(default_factory=dict)
+    requests: int = 0
 
 
 @dataclass
-class Absorbed:
-    """What a batch of nodes gave: rows (new or replacing), requests that repeat one, nodes that are no request."""
+class Given:
+    """What done traces gave: rows, requests that repeat a row, records that are no request."""
 
     rows: list[Row] = field(default_factory=list)
     duplicates: int = 0
@@ -45,66 +43,41 @@ class Absorbed:
 
 @dataclass
 class Window:
-    """The traces seen last, at most `limit` nodes of them; the one touched longest ago is forgotten first."""
+    """The open traces, at most `limit` nodes of them."""
 
     limit: int = WINDOW_NODES
     traces: OrderedDict[str, Trace] = field(default_factory=OrderedDict)
     size: int = 0
 
-    def absorb(self, nodes: Iterable[Node]) -> Absorbed:
-        """Take in the nodes of a batch; gives the rows of the traces they touch that are new or changed."""
-        out = Absorbed()
-        requests: Counter[str] = Counter()
-        fresh: dict[str, set[str]] = {}
+    def absorb(self, nodes: Iterable[Node]) -> Given:
+        """Take in nodes; gives what the traces held that had to make room."""
+        out = Given()
         for node in nodes:
             trace = self.traces.setdefault(node.trace, Trace())
+            self.traces.move_to_end(node.trace)
             known = trace.nodes.get(node.span)
             if known is None or node.says_more_than(known):
                 trace.nodes[node.span] = node
-                trace.updates += 1
                 self.size += known is None
-            added = fresh.setdefault(node.trace, set())
-            if known is None:
-                added.add(node.span)
-            requests[node.trace] += node.is_request
+            trace.requests += node.is_request
             out.ignored += not node.is_request
-        for name, added in fresh.items():
-            self.traces.move_to_end(name)
-            _give(self.traces[name], added, requests[name], out)
-        self._forget()
+            while self.size > self.limit:
+                self._close(out)
         return out
 
-    def _forget(self) -> None:
-        while self.size > self.limit:
-            _, trace = self.traces.popitem(last=False)
-            self.size -= len(trace.nodes)
+    def rest(self) -> Given:
+        """What the traces still open hold."""
+        out = Given()
+        while self.traces:
+            self._close(out)
+        return out
 
-
-def _give(trace: Trace, added: set[str], requests: int, out: Absorbed) -> None:
-    """Add to `out` what is new in `trace`, of whose nodes `added` came now, in `requests` records of requests."""
-    calls, fates = calls_of(trace.nodes)
-    rank_at = min(trace.updates, PRECEDENCE_STEP - 1)
-    now = {}
-    for call in calls:
-        row = call.row | {"precedence": call.rank * PRECEDENCE_STEP + rank_at}
-        now[call.identity] = row
-        before = trace.given.get(call.identity)
-        if before is None or (row["request_id"] is not None and _content(row) != _content(before)):
-            out.rows.append(row)
-            requests -= before is None
-    for identity, row in trace.given.items():
-        if identity not in now and row["request_id"] is not None:
-            now[identity] = row
-            if AGGREGATE not in row["flags"]:
-                rank = row["precedence"] // PRECEDENCE_STEP
-                flags = [*row["flags"], AGGREGATE]
-                now[identity] = row | {"flags": flags, "precedence": rank * PRECEDENCE_STEP + rank_at}
-                out.rows.append(now[identity])
-    trace.given = now
-    sums = sum(fates.get(span) is Fate.SUM for span in added)
-    out.ignored += sums
-    out.duplicates += max(requests - sums, 0)
-
-
-def _content(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("precedence", "source_position")}
+    def _close(self, out: Given) -> None:
+        _, trace = self.traces.popitem(last=False)
+        self.size -= len(trace.nodes)
+        calls, fates = calls_of(trace.nodes)
+        known = min(len(trace.nodes), PRECEDENCE_STEP - 1)
+        out.rows += [call.row | {"precedence": call.rank * PRECEDENCE_STEP + known} for call in calls]
+        sums = sum(fate is Fate.SUM for fate in fates.values())
+        out.ignored += sums
+        out.duplicates += trace.requests - len(calls) - sums

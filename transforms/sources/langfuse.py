@@ -2,7 +2,8 @@
 
 Source: log_formats.md §3. Observations of type GENERATION and EMBEDDING are requests; a record without a type is taken
 for one. Usage buckets are disjoint: `cached_tokens = "inside"` and `reasoning_tokens = "inside"` say otherwise. A
-re-exported observation replaces the earlier one by its `updatedAt`. Latencies are computed from start and end.
+re-exported observation replaces the earlier one by its `updatedAt`. Latencies are computed from start and end. The last
+50,000 observations of a file are held open, so that tools, agents and nested generations find each other.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from transforms.sources._traces import Window
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import polars as pl
+
     from transforms.batches import Batch
     from transforms.fleet import Source
     from transforms.sources._nodes import Node
+    from transforms.sources._traces import Given
 
 FORMAT = "langfuse"
-UNIT = "line"
+UNIT = "stream"
 DEFAULTS: Mapping[str, Any] = {
     "timezone": "UTC",
     "cached_tokens": "outside",
@@ -37,7 +41,6 @@ DEFAULTS: Mapping[str, Any] = {
 TYPES = frozenset((
     "SPAN", "EVENT", "GENERATION", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL",
 ))  # fmt: skip
-NO_OBSERVATION = "a trace without its observations"
 
 
 def recognise(head: Head) -> str | None:
@@ -55,7 +58,7 @@ def recognise(head: Head) -> str | None:
 
 
 def canonicalise(batch: Batch, source: Source) -> Parsed:
-    """One row per generation or embedding; one that repeats or wraps another is a duplicate, the rest is ignored."""
+    """One row per generation or embedding of the traces that made room; repeats are duplicates, the rest is ignored."""
     window = batch.carry.setdefault("window", Window())
     clock = clock_of(source, batch.carry)
     decoded = decode(batch, ("id", "startTime", "start_time", "endTime", "end_time"))
@@ -70,9 +73,18 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
             except ValueError as error:
                 rejects.append(Reject(record.position, str(error)))
         empty += len(nodes) + len(rejects) == before
-    found = window.absorb(nodes)
-    rows = settle_usage(frame(found.rows), replace(source, cached_tokens=None, reasoning_tokens=None))
-    return Parsed(rows, rejects, found.ignored + empty, found.duplicates)
+    given = window.absorb(nodes)
+    return Parsed(_rows(given, source), rejects, given.ignored + empty, given.duplicates)
+
+
+def rest(carry: dict[str, Any], source: Source) -> Parsed:
+    """The rows of the traces that were open when the file ended."""
+    given = carry.get("window", Window()).rest()
+    return Parsed(_rows(given, source), (), given.ignored, given.duplicates)
+
+
+def _rows(given: Given, source: Source) -> pl.DataFrame:
+    return settle_usage(frame(given.rows), replace(source, cached_tokens=None, reasoning_tokens=None))
 
 
 def _observations(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
