@@ -74,7 +74,7 @@ def test_concurrency_is_the_integral_of_the_number_in_flight(
             for r in mine
             if r["arrived_at"] < end and r["ended_at"] > start
         )
-        assert window["concurrency_mean_requests"] == pytest.approx(held / 3e8, abs=1e-9)
+        assert window["concurrency_mean_requests"] == pytest.approx(held / 3e8, rel=1e-12, abs=1e-12)
         before = sum(r["arrived_at"] < start <= r["ended_at"] for r in mine)
         assert window["started_requests"] == before
 
