@@ -14,7 +14,9 @@ marked as (
 ),
 
 numbered as (
-    select *, count(*) filter (where is_new) over (partition by week order by second_at) as span
+    select
+        *,
+        sum(cast(is_new as integer)) over (partition by week order by second_at rows unbounded preceding) as span
     from marked
 )
 
