@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports import tables
+from reports import source_tables, tables
 from reports.blocks import Chart, Table, text
 from reports.charts.arrivals import rate_chart, rhythm_chart
 from reports.charts.batch_curve import batch_charts
@@ -101,9 +101,10 @@ def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequenc
         short_name="Data and assumptions",
         lead="",
         sections=(
-            Section("Warnings", tables=(tables.warnings(marts),), anchor="warnings", is_wide=True),
-            Section("Data quality", tables=(tables.data_quality(marts), tables.rejects(marts)), is_wide=True),
-            Section("Assumptions", tables=(tables.assumptions(marts),), is_wide=True),
+            Section("Warnings", tables=(source_tables.warnings(marts),), anchor="warnings", is_wide=True),
+            Section("Data quality", tables=(source_tables.data_quality(marts), source_tables.rejects(marts)),
+                    is_wide=True),
+            Section("Assumptions", tables=(source_tables.assumptions(marts),), is_wide=True),
             Section("How to reproduce", tables=(made,), commands=tuple(commands),
                     note="With the --home and --fleet of this run. The same logs, fleet file, catalog and versions "
                     "give the same figures."),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from reports.blocks import Column, Table, table, text
@@ -25,20 +23,13 @@ from reports.printed import (
     yes_no,
 )
 from reports.words import (
-    about_word,
     demand_word,
     deployment_word,
-    file_word,
     gap_word,
     measure_word,
     model_word,
     phase_word,
 )
-
-MOST_ROWS = 200
-"""Most rows of a printed table; the warehouse has the rest."""
-
-HASH_DIGITS = 12
 
 MEASURE_ORDER = {"queue": 0, "ttft": 1, "tpot": 2, "e2e": 3}
 
@@ -204,59 +195,6 @@ def latency(marts: Marts, deployment_id: str) -> Table:
     ], "mart_latency", empty="The log has no times this week.")  # fmt: skip
 
 
-def data_quality(marts: Marts) -> Table:
-    """What was read from each file, and how much of it is unknown."""
-    return table("Records read, by file", _first(rows(marts, "mart_data_quality")), [
-        Column("source_file", "File", file_word, is_text=True),
-        Column("source", "Format", text, is_text=True),
-        Column("status", "Status", text, is_text=True),
-        Column("read_rows", "Read", whole),
-        Column("loaded_rows", "Loaded", whole),
-        Column("duplicates_rows", "Duplicates", whole),
-        Column("rejected_rows", "Rejected", whole),
-        Column("ignored_rows", "Ignored", whole),
-        Column("chat_rows", "Chat rows this week", whole),
-        Column("unknown_prompt_ratio", "No prompt length", percent),
-        Column("unknown_output_ratio", "No output length", percent),
-        Column("unknown_ttft_ratio", "No TTFT", percent),
-        Column("unknown_e2e_ratio", "No E2E", percent),
-        Column("unknown_session_ratio", "No session", percent),
-        Column("content_sha256", "SHA-256", _hash, is_text=True),
-    ], "mart_data_quality", note=_left_out(marts, "mart_data_quality"))  # fmt: skip
-
-
-def rejects(marts: Marts) -> Table:
-    """Why records were rejected."""
-    frame = rows(marts, "mart_rejects").sort("rejected_rows", "source_file", "reason", descending=[True, False, False])
-    return table("Rejected records, by reason", _first(frame), [
-        Column("source_file", "File", file_word, is_text=True),
-        Column("reason", "Reason", text, is_text=True),
-        Column("rejected_rows", "Records", whole),
-    ], "mart_rejects", empty="No record was rejected.", note=_left_out(marts, "mart_rejects"))  # fmt: skip
-
-
-def assumptions(marts: Marts) -> Table:
-    """Every assumption with its label and where it comes from."""
-    frame = rows(marts, "mart_assumptions").sort("deployment_id", "name")
-    return table("Assumptions and settings", _first(frame), [
-        Column("deployment_id", "About", about_word, is_text=True),
-        Column("name", "Name", text, is_text=True),
-        Column("value_text", "Value", text),
-        Column("unit", "Unit", text, is_text=True),
-        Column("provenance", "Label", text, is_text=True),
-        Column("source_text", "Where from", text, is_text=True),
-    ], "mart_assumptions", note=_left_out(marts, "mart_assumptions"))  # fmt: skip
-
-
-def warnings(marts: Marts) -> Table:
-    """All warnings of the week."""
-    return table("All warnings", rows(marts, "mart_warnings").sort("deployment_id", "code"), [
-        Column("deployment_id", "About", about_word, is_text=True),
-        Column("code", "Code", text, is_text=True),
-        Column("text", "Warning", text, is_text=True),
-    ], "mart_warnings", empty="No warnings.")  # fmt: skip
-
-
 def decisions(marts: Marts) -> Table:
     """The decision of every deployment, those that need GPUs first."""
     frame = rows(marts, "mart_decision").sort("short_gpus", "deployment_id", descending=[True, False], nulls_last=True)
@@ -284,16 +222,3 @@ def _totals_last(frame: pl.DataFrame, *then: str) -> pl.DataFrame:
     if frame["deployment_id"].n_unique() == 2:  # noqa: PLR2004 - one deployment and its total are the same row twice
         frame = frame.filter(pl.col("deployment_id") != ALL)
     return frame.sort(pl.col("deployment_id") == ALL, "deployment_id", *then)
-
-
-def _hash(value: Any) -> str:
-    return text(None if value is None else str(value)[:HASH_DIGITS])
-
-
-def _first(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.head(MOST_ROWS)
-
-
-def _left_out(marts: Marts, name: str) -> str:
-    total = rows(marts, name).height
-    return "" if total <= MOST_ROWS else f"The first {MOST_ROWS} of {total:,} rows; the rest is in {name}."
