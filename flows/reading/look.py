@@ -31,6 +31,8 @@ PICKLED = (
     "is a Python pickle, which runs code when it is opened: it is never loaded; of SGLang take the request log "
     "(--log-requests --log-requests-format json) or --export-metrics-to-file instead of a request dump"
 )
+OPEN_ENDS = (b"{", b"[", b",")
+"""How the first line of a JSON value ends that is written over several lines."""
 DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -73,7 +75,7 @@ def look(path: Path) -> Look:
     if not whole:
         return Look(path, compression, "empty", Head(path.name))
     lines = _lines(start)
-    layout = layout_of(lines, is_whole=len(start) < CHUNK_BYTES)
+    layout = layout_of(lines)
     text = tuple(line[:HEAD_CHARACTERS].decode("utf-8", errors="replace") for line in lines)
     if layout == "csv":
         header = lines[0].decode("utf-8", errors="replace")
@@ -95,17 +97,19 @@ def compression_of(magic: bytes) -> str:
     return "framed" if magic[FRAME_LENGTH_BYTES:].startswith(ZSTD_MAGIC) else "none"
 
 
-def layout_of(lines: list[bytes], *, is_whole: bool) -> str:
-    """How records lie in a file that begins with `lines` (`is_whole`: these are all)."""
+def layout_of(lines: list[bytes]) -> str:
+    """How records lie in a file that begins with `lines`; a damaged first line does not decide it."""
     first = lines[0]
+    has_records = any(line.startswith(b"{") and _parses(line) for line in lines[1:])
+    is_whole = _parses(first)
+    if not first.startswith((b"{", b"[")) and not (first.startswith(b'"') and is_whole):
+        return "csv" if _is_header(first) and not has_records else "lines"
+    goes_on = not is_whole and first.endswith(OPEN_ENDS)
     if first.startswith(b"["):
-        return "array"
-    is_quoted = first.startswith(b'"') and not _parses(first)
-    if is_quoted or not first.startswith((b"{", b'"')):
-        return "csv" if _is_header(first) else "lines"
-    if _parses(first) or (len(lines) == 1 and not is_whole):
+        return "lines" if has_records and not goes_on else "array"
+    if is_whole or len(lines) == 1:
         return "lines"
-    return "lines" if any(line.startswith(b"{") and _parses(line) for line in lines[1:]) else "document"
+    return "document" if goes_on or not has_records else "lines"
 
 
 def whole_document(stream: ByteStream) -> bytes:

@@ -55,11 +55,14 @@ def counts(cells: pl.Series, *, is_json: bool) -> Column:
     real = bare.cast(pl.Float64, strict=False)
     is_real = left & real.is_finite().fill_null(value=False)
     is_whole = is_real & (real == real.floor()) & (real.abs() < EXACT_FLOAT)
-    values = pl.select(pl.when(is_whole).then(real.cast(pl.Int64, strict=False)).otherwise(whole)).to_series()
-    reasons = pl.select(pl.when(is_real & (real != real.floor())).then(pl.lit(NOT_INTEGRAL))).to_series()
+    is_below = is_real & (real < 0)
+    values = pl.select(
+        pl.when(is_below).then(-1).when(is_whole).then(real.cast(pl.Int64, strict=False)).otherwise(whole)
+    ).to_series()
+    reasons = pl.select(pl.when(is_real & ~is_below & (real != real.floor())).then(pl.lit(NOT_INTEGRAL))).to_series()
     out = _without_negative(values)
     out.reasons = reasons
-    rest = left & ~is_whole & reasons.is_null()
+    rest = left & ~is_whole & ~is_below & reasons.is_null()
     return _one_by_one(out, bare, rest, count) if rest.any() else out
 
 
