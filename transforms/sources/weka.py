@@ -18,7 +18,7 @@ import polars as pl
 
 from transforms.batches import Batch, Head, Parsed, Reject
 from transforms.fields.clock import origin_us
-from transforms.fields.decode import NOT_AN_OBJECT, NOT_JSON, Record, decode
+from transforms.fields.decode import NOT_AN_OBJECT, Record, decode
 from transforms.fields.numbers import block_ids, count, seconds
 from transforms.fields.words import TOOL_REASONS, finish_status, text
 from transforms.finish import frame
@@ -123,8 +123,8 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     for line, position in zip(batch.lines, batch.positions, strict=True):
         document = _document(line)
         if document is None:
-            reason = NOT_A_SESSION if decode(Batch("", [line], [position])).records else NOT_JSON
-            out.rejects.append(Reject(position, reason))
+            damage = decode(Batch("", [line], [position])).rejects
+            out.rejects.append(damage[0] if damage else Reject(position, NOT_A_SESSION))
             continue
         number = batch.carry.setdefault("ordinal", 0)
         batch.carry["ordinal"] = number + 1
