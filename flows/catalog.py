@@ -76,11 +76,14 @@ class Catalog:
         """Ids of all models (`org/name`), sorted."""
         return [stem.replace("__", "/", 1) for stem in self._stems("models", ".json")]
 
-    def sha256(self, gpus: list[str], models: list[str]) -> str:
-        """Digest over the files these names resolve to and the price files: what a run of them depends on."""
+    def sha256(self, gpus: list[str], models: list[str], base: Path | None = None) -> str:
+        """Digest over the files these names resolve to (paths from `base`) and the price files."""
         paths = [self._find("gpus", f"{name}.toml") for name in sorted(set(gpus))]
-        paths += [self._find("models", f"{name.replace('/', '__')}.json") or Path(name) for name in sorted(set(models))]
-        paths += [self._find("prices.toml")]
+        for name in sorted(set(models)):
+            path = (base or Path()) / name
+            own = path / "config.json" if path.is_dir() else path
+            paths.append(self._find("models", f"{name.replace('/', '__')}.json") or own)
+        paths += [folder / "prices.toml" for folder in self.folders]
         digest = hashlib.sha256()
         for path in (p for p in paths if p is not None and p.is_file()):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

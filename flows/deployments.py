@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from flows.facts_id import FACTS_ID, facts_id
 from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_frame
 from flows.warehouse import WAREHOUSE_VERSION
 from transforms.errors import ConfigError
@@ -123,7 +124,8 @@ def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: Loa
     register_frame(connection, "raw_kv_groups", KV_GROUPS, (row for one in placed for row in kv_group_rows(one)))
     register_frame(connection, "raw_memory", MEMORY, (row for one in placed for row in memory_rows(one)))
     register_frame(connection, "raw_serves", SERVES, serves_rows(models, fleet.fleet))
-    register_frame(connection, "raw_settings", SETTINGS, settings_rows(fleet.fleet, fleet.path))
+    settings = settings_rows(fleet.fleet, fleet.path, facts_id(home, fleet, catalog))
+    register_frame(connection, "raw_settings", SETTINGS, settings)
     register_frame(connection, "raw_hours", HOURS, hours_of_week(lake_days(home), fleet.fleet.planning.timezone))
 
 
@@ -199,7 +201,7 @@ def serves_rows(models: Iterable[str | None], fleet: Fleet) -> list[tuple[str | 
     return [(model, name) for model, name in resolved if name is not None]
 
 
-def settings_rows(fleet: Fleet, path: Path) -> list[dict[str, str]]:
+def settings_rows(fleet: Fleet, path: Path, facts: str) -> list[dict[str, str]]:
     """Rows of raw_settings: `[planning]`, privacy, and the versions that made the warehouse."""
     planning, source = fleet.planning, path.name
     settings = [
@@ -214,6 +216,7 @@ def settings_rows(fleet: Fleet, path: Path) -> list[dict[str, str]]:
         ("kvledger_version", version("kvledger"), "", "installed package"),
         ("duckdb_version", version("duckdb"), "", "installed package"),
         ("warehouse_version", str(WAREHOUSE_VERSION), "", "installed package"),
+        (FACTS_ID, facts, "", "sha256 of lake, fleet file, catalog, SQL and code"),
     ]
     rows = [(*row, "assumed") for row in settings] + [(*row, "measured") for row in versions]
     return [

@@ -182,7 +182,7 @@ def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
     for part in (
         fleet.sha256,
         hashlib.sha256(manifest_path(home).read_bytes()).hexdigest(),
-        catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments]),
+        catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base),
         version("kvledger"),
         week,
         "today",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flows.build import build_facts, build_marts
 from flows.catalog import load_catalog
 from flows.deployments import place
+from flows.facts_id import has_current_facts
 from flows.ingest import IngestResult, ingest
 from flows.plan import plan_week, site_of
 from flows.progress import progress
@@ -31,7 +32,7 @@ class Reviewed:
 
 
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
-    """The report of `week` (default: the latest with rows) over all logs of the fleet file; the caller holds the lock."""
+    """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
     catalog = load_catalog(home)
     check_fleet(loaded, catalog)
     ingested = stages.run(
@@ -44,8 +45,10 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
         progress=progress,
         executor=stages.executor,
     )
-    with drafting(home) as draft:
-        stages.run("facts", build_facts, draft, home, loaded, catalog, progress)
+    is_current = has_current_facts(home, loaded, catalog)
+    with drafting(home, copy_published=is_current) as draft:
+        if not is_current:
+            stages.run("facts", build_facts, draft, home, loaded, catalog, progress)
         chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
         stages.run("marts", build_marts, draft, home, progress)
         stages.run("publish", publish, draft)
@@ -64,5 +67,5 @@ def ingest_line(result: IngestResult) -> str:
     """One line on what an ingest did, in rows and files."""
     if not result.total("read"):
         return f"ingested: nothing new in {len(result.files)} files"
-    counts = ("read", "loaded", "duplicates", "rejected")
-    return "ingested: " + ", ".join(f"{name} {result.total(name):,}" for name in counts) + f" in {len(result.files)} files"
+    counts = ", ".join(f"{name} {result.total(name):,}" for name in ("read", "loaded", "duplicates", "rejected"))
+    return f"ingested: {counts} in {len(result.files)} files"
