@@ -15,9 +15,9 @@ from flows.progress import progress
 from flows.report import Reported, report
 from flows.warehouse import drafting, publish
 from transforms.errors import ConfigError
+from transforms.workload import week_start
 
 if TYPE_CHECKING:
-    from flows.catalog import Catalog
     from flows.execution import Stages
     from flows.fleet import LoadedFleet
     from flows.home import Home
@@ -34,7 +34,6 @@ class Reviewed:
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
     """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
     catalog = load_catalog(home)
-    check_fleet(loaded, catalog)
     ingested = stages.run(
         "ingest",
         ingest,
@@ -55,10 +54,13 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
 
 
-def check_fleet(loaded: LoadedFleet, catalog: Catalog) -> None:
-    """Nothing, if every deployment can exist; before anything is read, so that a refusal leaves all as it was."""
+def check_request(home: Home, loaded: LoadedFleet, week: str | None) -> None:
+    """Nothing, if the week can be meant and every deployment can exist; to be asked before anything is read."""
+    if week is not None:
+        week_start(week)
     if not loaded.fleet.deployments:
         raise ConfigError(f"fleet file {loaded.path} has no [[deployments]]; describe at least one")
+    catalog = load_catalog(home)
     for deployment in loaded.fleet.deployments:
         site_of(place(deployment, loaded, catalog), loaded, catalog, covered_s=0.0)
 

@@ -27,15 +27,15 @@ def review(
     """Ingest, build, plan and report one week: how many GPUs each deployment needs, and why."""
     from flows.execution import execution
     from flows.fleet import load_fleet
+    from flows.review import check_request, review_week
 
     place = open_home(home)
     loaded = load_fleet(fleet, place)
     if loaded.is_example:
         print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    check_request(place, loaded, week)
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
-        from flows.review import review_week
-
         reviewed = way.run("review", lambda stages: review_week(stages, place, loaded, week))
     if json:
         print_json(reviewed.report.summary)
