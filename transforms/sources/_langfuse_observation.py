@@ -150,7 +150,9 @@ def _finish_reason(observation: Mapping[str, Any], output: Any) -> str | None:
     metadata = inner(value_of(observation, "metadata"))
     parameters = inner(value_of(observation, "modelParameters"))
     attributes = inner(at(metadata, "attributes"))
-    found = inner(genai.first(attributes, genai.FINISH)) if isinstance(attributes, dict) else None
+    attributes = attributes if isinstance(attributes, dict) else {}
+    said = genai.told({name: held for name, held in attributes.items() if genai.wanted(name)})
+    found = inner(genai.first(said, "finish"))
     for place in (metadata, parameters, *_answers(output)):
         for name in REASONS:
             found = found or at(place, name)
