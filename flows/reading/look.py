@@ -97,9 +97,15 @@ def compression_of(magic: bytes) -> str:
     return "framed" if magic[FRAME_LENGTH_BYTES:].startswith(ZSTD_MAGIC) else "none"
 
 
+ARRAY_STARTS = (b"", b"{", b"[", b'"', b"]")
+"""What may follow the bracket of a JSON array of records."""
+
+
 def layout_of(lines: list[bytes]) -> str:
     """How records lie in a file that begins with `lines`; a damaged first line does not decide it."""
     first = lines[0]
+    if first.startswith(b"[") and first[1:].lstrip()[:1] not in ARRAY_STARTS:
+        return "lines"  # of text that begins with a time in brackets
     has_records = any(line.startswith(b"{") and _parses(line) for line in lines[1:])
     is_whole = _parses(first)
     if not first.startswith((b"{", b"[")) and not (first.startswith(b'"') and is_whole):

@@ -62,7 +62,7 @@ def advice(head: Head) -> str | None:
     for keys, told in UNFIT_RECORDS:
         if any(keys <= record.keys() for record in head.records):
             return told
-    plain = [line for line in head.text if not line.startswith(("{", "["))]
+    plain = [line for line in head.text if not line.startswith(("{", "[{"))]
     for words, told in UNFIT_TEXTS:
         if any(word in line for word in words for line in plain):
             return told
