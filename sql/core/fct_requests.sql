@@ -9,7 +9,9 @@ retried as (
 ),
 
 answered as not materialized (
-    select *, 1 as attempts_requests, arrived_at as first_arrived_at, is_backend as has_backend
+    select
+        *, 1 as attempts_requests, arrived_at as first_arrived_at, is_backend as has_backend,
+        prompt_tokens as any_prompt_tokens
     from chat
     where
         not exists (
@@ -20,7 +22,8 @@ answered as not materialized (
         chat.*,
         count(*) over attempts as attempts_requests,
         min(chat.arrived_at) over attempts as first_arrived_at,
-        bool_or(chat.is_backend) over attempts as has_backend
+        bool_or(chat.is_backend) over attempts as has_backend,
+        coalesce(chat.prompt_tokens, max(chat.prompt_tokens) over attempts) as any_prompt_tokens
     from chat
     inner join retried on chat.source = retried.source and chat.request_id = retried.request_id
     window attempts as (partition by chat.source, chat.request_id)
@@ -32,9 +35,7 @@ placed as (
     union all by name
     select
         * exclude (turn),
-        row_number() over (
-            partition by source, session_id, agent_id order by first_arrived_at, request_id
-        ) as turn
+        row_number() over (partition by source, session_id, agent_id order by first_arrived_at, request_id) as turn
     from answered
     where session_id is not null and turn is null
 )
@@ -45,7 +46,7 @@ select
     cast(first_arrived_at as date) as arrival_date,
     first_arrived_at as arrived_at, ended_at,
     deployment_id, model, tenant, served_by, status, finish_reason, attempts_requests,
-    prompt_tokens, cached_prompt_tokens, output_tokens, reasoning_tokens, requested_output_tokens,
+    any_prompt_tokens as prompt_tokens, cached_prompt_tokens, output_tokens, reasoning_tokens, requested_output_tokens,
     queue_s,
     ttft_s + epoch(arrived_at - first_arrived_at) as ttft_s,
     e2e_s + epoch(arrived_at - first_arrived_at) as e2e_s,

@@ -42,7 +42,10 @@ from unserved
 union all
 select
     week, deployment_id, 'unknown_lengths' as code,
-    string_agg(format('{:,} requests have no {} length', unknown_requests, measure), ', ' order by measure desc) as text
+    string_agg(
+        format('{:,} of {:,} requests have no {} length', unknown_requests, requests + unknown_requests, measure), ', '
+        order by measure desc
+    ) as text
 from mart_lengths
 where unknown_requests > 0 and model = '(all)' and deployment_id <> '(all)'
 group by week, deployment_id

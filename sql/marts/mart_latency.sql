@@ -32,10 +32,11 @@ known as (
 select
     this.week, this.deployment_id, this.measure, this.source,
     this.latency_p50_s, this.latency_p90_s, this.latency_p95_s, this.latency_p99_s, this.latency_all_p95_s,
-    this.slo_s,
+    this.slo_s, this.attainment_ratio,
     case
-        when this.measure <> 'ttft' or this.source <> 'logged' then this.latency_p95_s <= this.slo_s
-        when this.slo_s is not null then coalesce(this.latency_all_p95_s <= this.slo_s, false)
+        when this.slo_s is null then null
+        when this.attainment_ratio is not null then this.attainment_ratio >= 0.95
+        else this.latency_p95_s <= this.slo_s
     end as is_slo_met,
     this.requests, this.timed_requests, this.failed_requests,
     earlier.latency_p95_s as previous_latency_p95_s,
