@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flows.home import Home
 from flows.shipped import shipped
 from transforms.errors import ConfigError
 from transforms.fleet import Fleet, parse_fleet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flows.home import Home
 
 
 @dataclass(frozen=True)

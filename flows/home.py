@@ -6,12 +6,15 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transforms.errors import HomeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 LOCK_POLL_S = 0.2
 
