@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("KVLEDGER_SHARED", ROOT.parent / "shared"))
@@ -57,3 +59,14 @@ def shared_dir() -> Path:
 def root_dir() -> Path:
     """Top of the project."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def agent_sessions_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the 350 agent sessions of kv-cache-tester, unpacked once (marker `shared`; 220 MB)."""
+    folder = tmp_path_factory.mktemp("agent-sessions")
+    opened = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    packed = SHARED / "traces/kv-cache-tester/traces_odd.tar.zst"
+    with packed.open("rb") as raw, tarfile.open(fileobj=opened.stream_reader(raw), mode="r|") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
