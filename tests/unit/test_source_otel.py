@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from ingesting import counts, ingested, lake
 from spans import SOURCE, START_NS, TRACE, agent, chat, in_batches, kept, line, parse, rows_of, span, tool
 
 from transforms.batches import Head
@@ -139,6 +142,8 @@ def test_counts_that_prove_a_setting_wrong_are_flagged() -> None:
     thought = one(chat("1", gen_ai__usage__reasoning_tokens=7, gen_ai__usage__total_tokens=117))
     assert thought["flags"] == ["reasoning_tokens_outside"]
     assert one(chat("1", gen_ai__usage__total_tokens=999))["flags"] == ["usage_total_mismatch"]
+    both = one(chat("1", gen_ai__usage__cache_read_input_tokens=500, gen_ai__usage__total_tokens=110))
+    assert set(both["flags"]) == {"cached_clamped", "cached_tokens_outside", "usage_total_mismatch"}
 
 
 def engine(span_id: str, parent: str | None = None, start_s: float = 0.0, end_s: float = 1.0, **more: Any) -> Any:
@@ -272,6 +277,11 @@ def test_the_wait_of_parallel_tools_ends_with_the_last() -> None:
     rows = rows_of(agent("1"), chat("2", "1", 0, 2), *tools, chat("6", "1", 5.0, 6.0))
     assert rows[1]["logged_tool_wait_s"] == 3.0
     assert (rows[0]["tool_calls"], rows[1]["tool_results"]) == (3, 3)
+
+
+def test_the_wait_of_a_tool_begun_during_the_answer_starts_at_its_end() -> None:
+    rows = rows_of(agent("1"), chat("2", "1", 0, 2), tool("3", "1", 1.5, 3.5), chat("4", "1", 3.5, 6))
+    assert rows[1]["logged_tool_wait_s"] == 1.5
 
 
 def test_a_tool_nested_in_a_tool_counts_once() -> None:
@@ -461,6 +471,30 @@ def test_a_full_window_closes_the_oldest_trace() -> None:
     assert list(carry["window"].traces) == [f"{n:032x}" for n in (48, 49, 50)]
     assert len(otel.rest(carry, SOURCE).rows) == 9
     assert carry["window"].size == 0
+
+
+def test_a_trace_that_is_touched_stays_open() -> None:
+    old = chat("1", gen_ai__response__id="r")
+    others = [line(*(chat(str(n), trace=f"{t:032x}") for n in range(1, 4))) for t in range(1, 4)]
+    touch, last = line(span("8", "1", name="POST")), line(engine("9", "8", gen_ai__request__id="r"))
+    frames, _ = in_batches([line(old), others[0], touch, others[1], last, others[2]], [1] * 6, limit=7)
+    (row,) = kept(frames).filter(pl.col("session_id") == TRACE).to_dicts()
+    assert row["queue_s"] == 0.25
+
+
+def test_a_file_that_grows_gives_what_it_gives_as_a_whole(tmp_path: Path) -> None:
+    lines = [line(chat("2", "1", 0, 2)), line(tool("3", "1", 2, 4), chat("4", "1", 4, 6)), line(agent("1"))]
+    grown, whole = tmp_path / "a" / "spans.jsonl", tmp_path / "b" / "spans.jsonl"
+    for path in (grown, whole):
+        path.parent.mkdir()
+    for size in (1, 2, 3):
+        grown.write_bytes(b"".join(written + b"\n" for written in lines[:size]) + b'{"resourceSp')
+        result = ingested(tmp_path / "grown", grown, form="otel")
+    assert counts(result) == (2, 2, 0, 0)
+    whole.write_bytes(grown.read_bytes())
+    ingested(tmp_path / "whole", whole, form="otel")
+    assert lake(tmp_path / "grown").equals(lake(tmp_path / "whole"))
+    assert lake(tmp_path / "whole")["logged_tool_wait_s"].to_list() == [None, 2.0]
 
 
 def test_recognise_is_narrow() -> None:
