@@ -9,22 +9,22 @@ starts is not in the file: at the origin, or, under `session_rate_per_s`, at a p
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import polars as pl
 
 from transforms.batches import Batch, Head, Parsed, Reject
 from transforms.fields.clock import origin_us
-from transforms.fields.decode import NOT_AN_OBJECT, Record, decode
-from transforms.fields.numbers import block_ids, count, seconds
+from transforms.fields.decode import decode
+from transforms.fields.numbers import count, seconds
 from transforms.fields.words import TOOL_REASONS, finish_status, text
 from transforms.finish import frame
+from transforms.sources._weka_document import Call, Document, Outcome, calls_of, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from transforms.fleet import Source
 
@@ -34,35 +34,15 @@ DEFAULTS: Mapping[str, Any] = {}
 
 BLOCK_TOKENS = 64
 """Tokens a block where the document does not say (docs/trace_replay_tester.md)."""
-KEYS = ("t", "in", "out", "stop", "api_time", "think_time", "hash_ids")
 NOT_A_SESSION = "no session with requests"
-NO_START = "no start of the call"
 HASH_BLOCK_MISMATCH = "hash_block_mismatch"
 ASSUMED_START = "assumed_start"
 END_UNKNOWN = "end_unknown"
 OVERLAP = "overlap"
 STAMP_STEP_S = 1.0
 """Stamps are whole seconds: a call this much before the end of the one before it may still have waited for it."""
-LAUNCHED = "async_launched"
-"""Status of a sub-agent that goes on while its parent does: its marker stands where it starts."""
 START_SEED = 64
 """Of the process that spreads sessions: fixed, so that every file finds the same process."""
-
-
-class Document(msgspec.Struct):
-    """A session as it lies in the file, its calls still as text: a long one has tens of millions of block ids."""
-
-    requests: list[Any]
-    id: Any = None
-    models: Any = None
-    block_size: Any = None
-    hash_id_scope: Any = None
-
-
-class RawDocument(Document):
-    """The same, read fast."""
-
-    requests: list[msgspec.Raw]
 
 
 @dataclass(frozen=True)
@@ -78,16 +58,6 @@ class Session:
     flags: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Call:
-    """One request with its place in time: seconds from the session's start."""
-
-    record: Record
-    agent_id: str | None
-    start_s: float
-    flags: tuple[str, ...] = ()
-
-
 @dataclass
 class Agent:
     """What is known of an agent after its last call: enough to say what the next one waited for."""
@@ -95,15 +65,6 @@ class Agent:
     turns: int = 0
     has_asked_tools: bool = False
     end_s: float | None = None
-
-
-@dataclass
-class Outcome:
-    """What has become of the documents read so far."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    ignored: int = 0
 
 
 def recognise(head: Head) -> str | None:
@@ -121,7 +82,7 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     """One row per call of each session, sub-agents with their agent_id; markers of sub-agents are ignored."""
     out = Outcome()
     for line, position in zip(batch.lines, batch.positions, strict=True):
-        document = _document(line)
+        document = read_document(line)
         if document is None:
             damage = decode(Batch("", [line], [position])).rejects
             out.rejects.append(damage[0] if damage else Reject(position, NOT_A_SESSION))
@@ -130,20 +91,6 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
         batch.carry["ordinal"] = number + 1
         _read(document, _session(document, line, position, number, source), out)
     return Parsed(frame(out.rows), out.rejects, out.ignored)
-
-
-def _document(line: bytes) -> Document | None:
-    try:
-        return _fast.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        records = decode(Batch("", [line], [0])).records
-    try:
-        return msgspec.convert(records[0].value, Document) if records else None
-    except msgspec.ValidationError:
-        return None
-
-
-_fast = msgspec.json.Decoder(RawDocument)
 
 
 def _session(document: Document, line: bytes, position: int, number: int, source: Source) -> Session:
@@ -171,7 +118,7 @@ def start_offset_us(rate_per_s: float | None, number: int) -> int:
 
 def _read(document: Document, session: Session, out: Outcome) -> None:
     """Add the rows of one session to `out`."""
-    calls = list(_calls(document.requests, session.position, out))
+    calls = list(calls_of(document.requests, session.position, out))
     agents: dict[str | None, Agent] = {}
     for call in sorted(calls, key=lambda call: call.start_s):
         agent = agents.setdefault(call.agent_id, Agent())
@@ -179,68 +126,7 @@ def _read(document: Document, session: Session, out: Outcome) -> None:
             out.rows.append(_row(call, agent, session))
         except ValueError as error:
             out.rejects.append(Reject(session.position, str(error)))
-
-
-def _calls(requests: Iterable[Any], position: int, out: Outcome) -> Iterator[Call]:
-    """The calls among `requests` and, under markers of sub-agents, theirs; what is neither goes to the rejects."""
-    for number, raw in enumerate(requests):
-        try:
-            record = _record(raw, position)
-            start_s = seconds(record.value.get("t"), "s", [])
-        except ValueError as error:
-            out.rejects.append(Reject(position, str(error)))
-            continue
-        nested = record.value.get("requests")
-        if isinstance(nested, list):
-            out.ignored += 1
-            agent_id = text(record.value.get("agent_id")) or f"subagent-{number}"
-            yield from _nested(record.value, list(_calls(nested, position, out)), start_s, agent_id)
-        elif start_s is None:
-            out.rejects.append(Reject(position, NO_START))
-        else:
-            yield Call(record, None, start_s)
-
-
-def _record(raw: Any, position: int) -> Record:
-    """One element of `requests`, its block ids packed at once; ValueError where it is no object or they are no ids."""
-    if isinstance(raw, msgspec.Raw):
-        records = decode(Batch("", [bytes(raw)], [position]), KEYS).records
-        record = records[0] if records else None
-    else:
-        record = Record(position, raw) if isinstance(raw, dict) else None
-    if record is None:
-        raise ValueError(NOT_AN_OBJECT)
-    ids = block_ids(record.value.get("hash_ids"))
-    record.value["hash_ids"] = None if ids is None else np.array(ids, dtype=np.uint64)
-    return record
-
-
-def _nested(marker: Mapping[str, Any], calls: list[Call], marker_s: float | None, agent_id: str) -> Iterator[Call]:
-    """The calls under a marker, on the session's clock: a marker stands where its sub-agent ended.
-
-    Without a duration the end of its last call is taken for its own, except for one that was only launched there.
-    """
-    flags: tuple[str, ...] = ()
-    try:
-        duration_s = seconds(marker.get("duration_ms"), "ms", [])
-    except ValueError:
-        duration_s = None
-    if marker.get("status") == LAUNCHED:
-        duration_s = duration_s or 0.0
-    elif duration_s is None:
-        flags = ("assumed_arrival",)
-        duration_s = max((call.start_s + (_length_s(call.record) or 0.0) for call in calls), default=0.0)
-    begin_s = (marker_s or 0.0) - duration_s
-    for call in calls:
-        own = replace(call, start_s=begin_s + call.start_s, flags=(*call.flags, *flags))
-        yield own if call.agent_id else replace(own, agent_id=agent_id)
-
-
-def _length_s(record: Record) -> float | None:
-    try:
-        return seconds(record.value.get("api_time"), "s", [])
-    except ValueError:
-        return None
+            agent.has_asked_tools, agent.end_s = False, None  # the next call's think time runs from this one
 
 
 def _row(call: Call, agent: Agent, session: Session) -> dict[str, Any]:
