@@ -40,11 +40,12 @@ BAD_DURATION = "not a duration"
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|µs|μs|us|ms|s)")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 LINE = re.compile(
-    r"(?P<timestamp>\d{4}-\d\d-\d\dT\S+)\s+(?P<level>[A-Z]+)\s+(?P<spans>.*?)\s*"
-    r"(?P<target>text_generation_router\S*?): (?:\S+\.rs:\d+: )?(?P<message>.*)"
+    r"(?P<timestamp>\d{4}-\d\d-\d\dT\S+)\s+(?P<level>[A-Z]+)\s+(?P<spans>.*)"
+    r"\b(?P<target>text_generation_router\S*?): (?:\S+\.rs:\d+: )?(?P<message>.*)"
 )
 TIMES = ("total_time", "validation_time", "queue_time", "inference_time", "time_per_token")
 PAIR = re.compile(rf'\b({"|".join(TIMES)})="([^"]*)"')
+SPAN = re.compile(rf"\b({'|'.join(SPANS)})\{{")
 LIMIT = re.compile(r"\bmax_new_tokens: Some\((\d+)\)")
 
 
@@ -82,8 +83,10 @@ def _records(batch: Batch) -> Iterator[tuple[int, Record | None]]:
     for line, position in zip(batch.lines, batch.positions, strict=True):
         if line.startswith(b"{"):
             yield position, next(iter(decode(Batch("", [line], [position])).records), None)
-        else:
+        elif SUCCESS.encode() in line or b"ERROR" in line:
             yield position, Record(position, _fields(ANSI.sub("", line.decode("utf-8", errors="replace"))))
+        else:
+            yield position, Record(position, {})
 
 
 def _fields(line: str) -> dict[str, Any]:
@@ -92,8 +95,7 @@ def _fields(line: str) -> dict[str, Any]:
     if match is None:
         return {}
     spans = match["spans"]
-    names = [name for name in SPANS if re.search(rf"\b{name}\{{", spans)]
-    limits, pairs = LIMIT.findall(spans), PAIR.findall(spans)
+    names, limits, pairs = SPAN.findall(spans), LIMIT.findall(spans), PAIR.findall(spans)
     span = {"name": names[-1] if names else None, "limit": limits[0] if limits else None, **dict(pairs)}
     return {**match.groupdict(), "spans": [span]}
 
