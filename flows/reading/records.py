@@ -15,7 +15,7 @@ import msgspec
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, LineBatch, LineReader, clean
 from flows.reading.look import Look, whole_document
 from flows.reading.streams import ByteStream
-from transforms.fields.decode import parse, parse_slowly
+from transforms.fields.decode import one_after_the_other, parse, parse_slowly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,13 +153,25 @@ def _elements_slowly(data: bytes) -> list[bytes]:
 
 
 def _is_whole(text: bytes, seen: Look) -> bool:
-    if not seen.is_json:
-        return not text.startswith((b"{", b"["))
+    """Whether a last line is finished: one or several JSON texts, or any line of a log that is no JSON."""
+    if not text.startswith((b"{", b"[")):
+        return not seen.is_json or _parses(text)
+    return _parses(text) or (text.endswith((b"}", b"]")) and _is_sequence(text))
+
+
+def _parses(text: bytes) -> bool:
     try:
         parse(text)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _is_sequence(text: bytes) -> bool:
+    try:
+        return all(True for _ in one_after_the_other(text))
+    except ValueError:
+        return False
 
 
 def sha256_hex(line: bytes) -> str:

@@ -12,14 +12,16 @@ import msgspec
 from transforms.batches import Batch, Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DUPLICATE_KEY = "dup_key"
 NOT_JSON = "not JSON"
 NOT_AN_OBJECT = "not a JSON object"
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_BLANKS = re.compile(r"\s*")
 _fast = msgspec.json.Decoder()
+_sequential = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,24 @@ def parse_slowly(line: bytes) -> tuple[Any, tuple[str, ...]]:
     if _SURROGATE.search(line):
         value = _encodable(value)
     return value, ((DUPLICATE_KEY,) if repeated else ())
+
+
+def one_after_the_other(line: bytes) -> Iterator[Any]:
+    """The values of JSON texts that stand in one record with nothing but blanks between; ValueError at what is none."""
+    text = line.decode("utf-8", errors="replace")
+    start = _behind_blanks(text, 0)
+    while start < len(text):
+        try:
+            value, end = _sequential.raw_decode(text, start)
+        except RecursionError:
+            raise ValueError(NOT_JSON) from None
+        yield value
+        start = _behind_blanks(text, end)
+
+
+def _behind_blanks(text: str, start: int) -> int:
+    blanks = _BLANKS.match(text, start)
+    return blanks.end() if blanks else start
 
 
 def _encodable(value: Any) -> Any:
