@@ -85,13 +85,25 @@ USAGE_TOTALS = (
     "the usage API's buckets are totals, not requests; ingest the gateway's log or logged responses (format openai)"
 )
 UNFIT_TEXTS = (
-    (("Avg prompt throughput:", "Avg generation throughput:", "params: SamplingParams(", "reqs, Waiting: "), VLLM_TEXT),
-    (("obj=GenerateReqInput(", "Prefill batch", "Decode batch"), SGLANG_TEXT),
+    (
+        (
+            "Avg prompt throughput:",
+            "Avg generation throughput:",
+            "params: SamplingParams(",
+            "reqs, Waiting: ",
+            "vLLM API server version",
+            "(APIServer pid=",
+            "(EngineCore",
+        ),
+        VLLM_TEXT,
+    ),
+    (("obj=GenerateReqInput(", "Prefill batch", "Decode batch", "server_args=ServerArgs("), SGLANG_TEXT),
 )
 """Logs that cannot serve: words that give a line of text away, and what would serve."""
 UNFIT_RECORDS = (
     (frozenset({"trajectory", "info"}), SWE_AGENT),
     (frozenset({"trajectory", "environment"}), SWE_AGENT),
+    (frozenset({"trajectory", "history"}), SWE_AGENT),
     (frozenset({"instance_id", "history", "metrics"}), OPENHANDS),
     (frozenset({"instance_id", "test_result", "metrics"}), OPENHANDS),
     (frozenset({"start_time", "end_time", "results", "object"}), USAGE_TOTALS),

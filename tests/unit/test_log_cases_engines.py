@@ -136,6 +136,9 @@ def test_pickles_are_never_loaded(tmp_path, form):
     ("name", "text", "words"),
     [
         ("output.jsonl", '{"instance_id":"a","history":[],"metrics":{"accumulated_cost":1}}\n', "no arrival times"),
+        ("server.log", "INFO 11-29 10:00:00 [api_server.py:1] vLLM API server version 0.19.0\n", "format otel"),
+        ("server.log", "INFO 02-15 10:00:00 metrics.py:455] Running: 3 reqs, Waiting: 0 reqs\n", "format otel"),
+        ("a.traj", '{"trajectory":[],"history":[]}', "no request times"),
         ("usage.json", '{"object":"page","data":[],"has_more":false,"next_page":null}', "totals, not requests"),
         (
             "server.log",
