@@ -28,15 +28,15 @@ select
     now.previous_week, earlier.needed_gpus as previous_needed_gpus,
     plan.needed_gpus - earlier.needed_gpus as gpus_change_gpus,
     now.requests_change_factor, now.prompt_change_factor, now.output_change_factor, now.kv_time_change_factor,
-    case
-        when plan.needed_gpus > plan.now_gpus then 'add '
-        when plan.needed_gpus < plan.now_gpus then 'could release '
-        else 'keep'
-    end || case abs(plan.needed_gpus - plan.now_gpus)
-        when 0 then ''
-        when 1 then '1 GPU'
-        else format('{} GPUs', abs(plan.needed_gpus - plan.now_gpus))
-    end as action_text,
+    replace(
+        case
+            when plan.needed_gpus > plan.now_gpus then format('add {} GPUs', plan.needed_gpus - plan.now_gpus)
+            when plan.high_gpus is not null and greatest(plan.needed_gpus, plan.high_gpus) < plan.now_gpus
+                then format('could release {} GPUs', plan.now_gpus - greatest(plan.needed_gpus, plan.high_gpus))
+            else 'keep'
+        end,
+        ' 1 GPUs', ' 1 GPU'
+    ) as action_text,
     mart_binding.binding_text, now.change_text, mart_binding.confidence_text,
     plan.envelope_reason, plan.provenance
 from plan_replicas as plan

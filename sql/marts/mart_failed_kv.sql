@@ -5,7 +5,7 @@ with parts as (
         week, deployment_id, phase, is_failed, attempts_requests,
         cast(kv_time_byte_s as decimal(38, 3)) as kv_time_byte_s
     from plan_kv_time
-    where scenario_id = 'today'
+    where scenario_id = 'today' and phase <> 'tool_wait'
 ),
 
 sums as (

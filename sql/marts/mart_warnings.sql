@@ -3,4 +3,6 @@
 select week, deployment_id, code, text from mart_data_warnings
 union all
 select week, deployment_id, code, text from mart_plan_warnings
+union all
+select week, deployment_id, code, text from mart_plan_notes where code <> 'plan_kv'
 order by week, deployment_id, code
