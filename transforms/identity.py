@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from transforms.canonical import SCHEMA
 from transforms.finish import DEFAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 BESIDE_CONTENT = frozenset(
     ("request_id", "attempt", "source", "source_file", "source_position", "flags", "record_id", "precedence")
@@ -14,15 +19,15 @@ CONTENT = tuple((number, name) for number, name in enumerate(SCHEMA) if name not
 """Columns that make a row's content, with their place in the schema: a tag that stays when columns are added."""
 
 
-def content_text(rows: pl.DataFrame, source: str) -> pl.Series:
+def content_text(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA) -> pl.Series:
     """One text per row: the format's name, then tag and value of every column that is known and no default.
 
-    Two rows have equal texts when format and canonical values are equal, whatever batch they came in.
+    Two rows have equal texts when format and canonical values are equal, whatever batch they came in. `given` names
+    the columns that may hold anything but NULL and defaults.
     """
     pieces = [pl.lit(source)]
     for number, name in CONTENT:
-        column = rows[name]
-        if column.null_count() == len(column) or (name in DEFAULTS and (column == DEFAULTS[name]).all()):
+        if name not in given or rows[name].null_count() == len(rows):
             continue
         value = _as_text(name)
         if name in DEFAULTS:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from flows.reading.csv_rows import csv_spans
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, LineBatch, LineReader, clean
 from flows.reading.look import Look, whole_document
 from flows.reading.streams import ByteStream
@@ -114,13 +115,11 @@ class RecordStream:
         return LineBatch([data], [0])
 
     def _csv_rows(self) -> Iterator[LineBatch]:
-        from flows.reading.tables import csv_rows
-
         csv.field_size_limit(MAX_LINE_BYTES)
         names, delimiter = list(self.seen.columns), self.seen.delimiter
         is_headed = self.start == 0
         for block, position in self.csv_blocks():
-            rows = csv_rows(block, delimiter, len(names))
+            rows = csv_spans(block, delimiter, len(names))
             out = LineBatch(blank=int(rows.is_blank.sum()))
             spans = pairwise([*rows.starts.tolist(), len(block)])
             for (start, end), is_blank in zip(spans, rows.is_blank, strict=True):

@@ -19,7 +19,7 @@ from transforms.finish import NO_ARRIVAL, finish
 from transforms.identity import content_text, occurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -96,16 +96,17 @@ class PartReader:
             rows = rows.filter(pl.col("arrived_at").is_not_null())
         rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in too_long]
         rejects += [Rejected(p, reason, sha256_hex(raw(p))) for p, reason in sorted(reasons)]
-        return Piece(self._identified(rows), rejects, parsed.ignored + blank, parsed.duplicates)
+        given = {*parsed.rows.columns, "e2e_s", "ttft_s"}
+        return Piece(self._identified(rows, given), rejects, parsed.ignored + blank, parsed.duplicates)
 
-    def _identified(self, rows: pl.DataFrame) -> pl.DataFrame:
-        if self.key is not None:
+    def _identified(self, rows: pl.DataFrame, given: Container[str]) -> pl.DataFrame:
+        if self.key is not None and "tenant" in given:
             rows = rows.with_columns(tenant=hash_tenants(rows["tenant"], self.key))
         without = rows["request_id"].is_null()
         if not without.any():
             return rows.with_columns(content_id=pl.lit(None, dtype=pl.String))
-        ids = content_ids(content_text(rows, self.source.format))
-        return rows.with_columns(content_id=pl.when(without).then(ids))
+        ids = content_ids(content_text(rows, self.source.format, given))
+        return rows.with_columns(content_id=ids if without.all() else ids.set(~without, None))
 
 
 def _no_raw(position: int) -> bytes:

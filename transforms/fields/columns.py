@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import InputError
-from transforms.fields.clock import EXACT_FLOAT, LATEST_US, NO_ZONE, UNIT_BELOW, Clock
+from transforms.fields.clock import EXACT_FLOAT, ISO, LATEST_US, NO_ZONE, UNIT_BELOW, Clock
 from transforms.fields.decode import parse_slowly
 from transforms.fields.numbers import NEGATIVE, NOT_INTEGRAL, PER_SECOND, amount, count
 from transforms.finish import divided
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Convert = Callable[[Any, list[str]], Any]
+
+
+RULES_END_US = 2_114_380_800_000_000
+"""2037-01-01: Polars knows the changes of a zone's clock until then (measured), zoneinfo its rule beyond."""
 
 
 @dataclass
@@ -117,16 +121,18 @@ def _units(whole: pl.Series) -> list[str]:
 
 def _isos(bare: pl.Series, clock: Clock) -> pl.Series | None:
     """Microseconds where every cell is an ISO text and all or none name a zone; None where that does not hold."""
-    array = bare.to_arrow(compat_level=pl.CompatLevel.oldest())
-    for unit in ("us", "ns"):
-        for zone in (None, "UTC"):
-            try:
-                stamps = pc.cast(array, pa.timestamp(unit, zone)).cast(pa.int64())
-            except pa.ArrowInvalid:
-                continue
-            us = pl.Series("us", stamps) // (PER_SECOND[unit] // PER_SECOND["us"])
-            return us if zone else _local(us, clock)
-    return None
+    known = bare.drop_nulls()
+    match = ISO.fullmatch(known[0]) if len(known) else None
+    if match is None:
+        return None
+    # Nanoseconds: Arrow refuses a fraction longer than the unit, and takes long over refusing.
+    kind = pa.timestamp("ns", "UTC" if match[8] else None)
+    try:
+        stamps = pc.cast(bare.to_arrow(compat_level=pl.CompatLevel.oldest()), kind).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    us = pl.DataFrame(pa.table({"us": stamps}))["us"] // (PER_SECOND["ns"] // PER_SECOND["us"])
+    return us if match[8] else _local(us, clock)
 
 
 def _local(us: pl.Series, clock: Clock) -> pl.Series | None:
@@ -137,6 +143,8 @@ def _local(us: pl.Series, clock: Clock) -> pl.Series | None:
         raise InputError(NO_ZONE)
     if clock.zone.key == "UTC":
         return us
+    if int(us.max() or 0) >= RULES_END_US:  # type: ignore[arg-type]
+        return None
     naive = us.cast(pl.Datetime("us"))
     key = clock.zone.key
     early = naive.dt.replace_time_zone(key, ambiguous="earliest", non_existent="null")

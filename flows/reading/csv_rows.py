@@ -1,0 +1,93 @@
+"""Blocks of CSV as records: where each begins and, for the columnar reader, their cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    Places = np.ndarray[Any, Any]
+
+QUOTE, NEWLINE = 34, 10
+
+
+@dataclass(frozen=True)
+class CsvSpans:
+    """Where the records of a block begin and end (before the line end), and which are good: of the header's width."""
+
+    starts: Places
+    ends: Places
+    is_good: Places
+    is_blank: Places
+
+
+@dataclass(frozen=True)
+class CsvRows:
+    """The records of a block and the cells of the good ones."""
+
+    spans: CsvSpans
+    cells: pl.DataFrame
+
+
+def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...]) -> CsvRows:
+    """The records of `block`, which begins and ends with whole records, as columns of texts ("" is NULL)."""
+    if b'"' not in block:
+        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == NEWLINE)
+        starts = _starts(ends)
+        is_even = block.count(delimiter.encode()) == len(ends) * (len(names) - 1) and int((ends - starts).min()) > 1
+        cells = _strictly(block, names, delimiter, len(ends)) if is_even else None
+        if cells is not None:
+            every = np.ones(len(ends), dtype=bool)
+            return CsvRows(CsvSpans(starts, ends, every, ~every), cells)
+    spans = csv_spans(block, delimiter, len(names))
+    places = zip(spans.starts[spans.is_good].tolist(), spans.ends[spans.is_good].tolist(), strict=True)
+    good = b"".join(block[start : end + 1] for start, end in places)
+    cells = _strictly(good, names, delimiter, int(spans.is_good.sum()))
+    return CsvRows(spans, _one_by_one(good, names, delimiter) if cells is None else cells)
+
+
+def csv_spans(block: bytes, delimiter: str, width: int) -> CsvSpans:
+    """The records of `block`, of which good ones have `width` fields; line ends inside quotes do not end one."""
+    data = np.frombuffer(block, dtype=np.uint8)
+    quotes, ends, separators = (np.flatnonzero(data == byte) for byte in (QUOTE, NEWLINE, ord(delimiter)))
+    ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    separators = separators[np.searchsorted(quotes, separators) % 2 == 0]
+    starts = _starts(ends)
+    widths = np.diff(np.searchsorted(separators, ends), prepend=0) + 1
+    bare = ends - starts
+    is_blank = (bare == 0) | ((bare == 1) & (data[np.minimum(starts, len(data) - 1)] == ord("\r")))
+    return CsvSpans(starts, ends, (widths == width) & ~is_blank, is_blank)
+
+
+def _starts(ends: Places) -> Places:
+    return np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1] + 1]) if len(ends) else ends
+
+
+def _strictly(data: bytes, names: tuple[str, ...], delimiter: str, rows: int) -> pl.DataFrame | None:
+    """So many records as columns of texts; None where Polars finds another number of records or fields."""
+    if not rows:
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+    try:
+        frame = pl.read_csv(
+            data,
+            has_header=False,
+            infer_schema=False,
+            new_columns=list(names),
+            separator=delimiter,
+            quote_char='"' if b'"' in data else None,
+        )
+    except pl.exceptions.ComputeError:
+        return None
+    return frame if len(frame) == rows and frame.width == len(names) else None
+
+
+def _one_by_one(data: bytes, names: tuple[str, ...], delimiter: str) -> pl.DataFrame:
+    text = data.decode("utf-8", errors="replace")
+    parsed = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    cells = [[cell or None for cell in row[: len(names)]] for row in parsed if row]
+    return pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String), orient="row")
