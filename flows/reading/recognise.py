@@ -84,6 +84,11 @@ OPENHANDS = (
 USAGE_TOTALS = (
     "the usage API's buckets are totals, not requests; ingest the gateway's log or logged responses (format openai)"
 )
+AIPERF_TOTALS = "AIPerf's summary has totals, not requests; ingest profile_export.jsonl of the same run (format aiperf)"
+INFERENCE_PERF_TOTALS = (
+    "inference-perf's summary has totals, not requests; ingest per_request_lifecycle_metrics.json "
+    "(report.request_lifecycle.per_request: true, format inference-perf)"
+)
 UNFIT_TEXTS = (
     (
         (
@@ -108,5 +113,7 @@ UNFIT_RECORDS = (
     (frozenset({"instance_id", "test_result", "metrics"}), OPENHANDS),
     (frozenset({"start_time", "end_time", "results", "object"}), USAGE_TOTALS),
     (frozenset({"data", "has_more", "next_page"}), USAGE_TOTALS),
+    (frozenset({"request_throughput", "request_latency", "input_config"}), AIPERF_TOTALS),
+    (frozenset({"load_summary", "successes", "failures"}), INFERENCE_PERF_TOTALS),
 )
 """The same for JSON: keys that stand in one record."""
