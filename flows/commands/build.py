@@ -66,5 +66,6 @@ def _print(home: Home, path: Path, *, json: bool) -> None:
         print_json({"warehouse": str(path), "weeks": [{"week": week, "requests": count} for week, count in weeks]})
         return
     requests = sum(count for _, count in weeks)
-    print_line(f"built: {requests:,} requests in {len(weeks)} weeks ({', '.join(week for week, _ in weeks[-4:])})")
+    span = weeks[0][0] if len(weeks) == 1 else f"{len(weeks)} weeks, {weeks[0][0]} to {weeks[-1][0]}"
+    print_line(f"built: {requests:,} requests in {span}")
     print_line(f"warehouse: {path}")
