@@ -25,9 +25,10 @@ def v2(name="r", start=T0, **more):
     }  # fmt: skip
     info = {"request_id": name, "conversation_id": "c", "turn_index": 1, "status": "completed", "timings": timings}
     info["timings"] |= more.pop("timings", {})
+    body = {"model": "served", "max_tokens": 99, "messages": "SECRET"}
     return {
         "type_": "generative_request_stats", "request_id": name, "response_id": "x", "output": "SECRET",
-        "request_args": json.dumps({"stream": True, "body": {"model": "served", "max_tokens": 99, "messages": "SECRET"}}),
+        "request_args": json.dumps({"stream": True, "body": body}),
         "info": info | more.pop("info", {}), "input_metrics": {"text_tokens": 100, "cached_tokens": 64},
         "output_metrics": {"text_tokens": 8}, "time_to_first_token_ms": 250.0, **more,
     }  # fmt: skip

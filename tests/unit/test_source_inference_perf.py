@@ -22,8 +22,8 @@ def request(start_s=EPOCH_S, **more):
         "info": {
             "request_metrics": {"text": {"input_tokens": 100}},
             "response_metrics": {
-                "output_tokens": 8, "output_token_times": [start_s + 0.5, start_s + 0.7], "chunk_times": [start_s + 0.4],
-                "response_chunks": ["SECRET"], "server_usage": None,
+                "output_tokens": 8, "output_token_times": [start_s + 0.5, start_s + 0.7], "server_usage": None,
+                "chunk_times": [start_s + 0.4], "response_chunks": ["SECRET"],
             },
             "extra_info": {}, "lora_adapter": None, "labels": {}, "input_tokens": 100,
         },
