@@ -63,6 +63,7 @@ def test_block_ids_that_do_not_fit_are_dropped() -> None:
         ({"input_length": 1.5}, "not a whole number"),
         ({"timestamp": "soon"}, "not a time"),
         ({"turn": True}, "not a number"),
+        ({"turn": 2**40}, "number too large"),
     ],
 )
 def test_bad_fields_are_rejected(bad: dict[str, Any], reason: str) -> None:

@@ -158,6 +158,8 @@ def test_the_body_of_an_openai_request_names_the_model() -> None:
         ({"rid": "a"}, "no request event"),
         (finished("r", prompt_tokens=True), "not a number"),
         (finished("r", request_received_ts="soon"), "not a time"),
+        (finished("r", e2e_latency=1e308), "time out of range"),
+        (finished("r", obj={"sampling_params": {"n": 2**40}}), "number too large"),
         ({"event": "request.received", "rid": "r"}, "no arrival time"),
     ],
 )

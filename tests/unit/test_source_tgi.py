@@ -118,8 +118,8 @@ def test_times_in_a_users_stop_word_are_not_the_requests() -> None:
 
 
 def test_damage_is_rejected() -> None:
-    parsed = parse(json_line()[:-5], json_line(queue_time="fast"), json_line())
-    assert [reject.reason for reject in parsed.rejects] == ["not JSON", "not a duration"]
+    parsed = parse(json_line()[:-5], json_line(queue_time="fast"), json_line(total_time="99999999999s"), json_line())
+    assert [reject.reason for reject in parsed.rejects] == ["not JSON", "not a duration", "time out of range"]
     assert len(parsed.rows) == 1
 
 

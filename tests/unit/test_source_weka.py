@@ -144,6 +144,14 @@ def test_one_bad_call_is_rejected_and_the_rest_of_its_session_stays() -> None:
     assert parsed.rows["prompt_tokens"].to_list() == [130, 130]
 
 
+@pytest.mark.parametrize("far", [1e308, 2**70, -1e12, 1e11])
+def test_stamps_beyond_any_log_are_rejected_without_shifting_turns(far: float) -> None:
+    marker = {"t": 5.0, "type": "subagent", "agent_id": "a", "duration_ms": far, "requests": [call(0.0)]}
+    parsed = parse(session(call(0.0), call(far), marker, call(9.0)))
+    assert len(parsed.rejects) in (1, 2)
+    assert parsed.rows.filter(pl.col("agent_id").is_null())["turn"].to_list() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -62,11 +62,11 @@ class Clock:
                 return None
             match = ISO.fullmatch(text)
             if match:
-                return self._in_range(self._iso_us(match, flags))
+                return in_range(self._iso_us(match, flags))
             value = _number(text)
         if not isinstance(value, int | float):
             raise ValueError(NOT_A_TIME)  # noqa: TRY004 - one class for every unusable field
-        return self._in_range(self._epoch_us(value, flags))
+        return in_range(self._epoch_us(value, flags))
 
     def _epoch_us(self, value: float, flags: list[str]) -> int:
         if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
@@ -115,11 +115,12 @@ class Clock:
         self.carry["ambiguous_us"] = naive_us
         return naive_us - (second if self.carry.get("fold") else first) // _US
 
-    @staticmethod
-    def _in_range(us: int) -> int:
-        if not 0 <= us < LATEST_US:
-            raise ValueError(OUT_OF_RANGE)
-        return us
+
+def in_range(us: float) -> int:
+    """`us` as whole microseconds UTC; ValueError where no log can be that old or that young."""
+    if not 0 <= us < LATEST_US:
+        raise ValueError(OUT_OF_RANGE)
+    return round(us)
 
 
 def clock_of(source: Source, carry: dict[str, Any], unit: str | None = None) -> Clock:

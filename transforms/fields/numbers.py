@@ -11,6 +11,8 @@ NOT_A_NUMBER = "not a number"
 NOT_INTEGRAL = "not a whole number"
 
 _SEPARATED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+TOO_LARGE = "number too large"
+_INT32 = 2**31
 _INT64 = 2**63
 _UINT64 = 2**64
 
@@ -28,7 +30,15 @@ def count(value: Any, flags: list[str]) -> int | None:
             raise ValueError(NOT_INTEGRAL)
         number = int(number)
     if number >= _INT64:
-        raise ValueError("number too large")
+        raise ValueError(TOO_LARGE)
+    return number
+
+
+def small_count(value: Any, flags: list[str]) -> int | None:
+    """A whole number ≥ 0 of a column of 32 bits (turns, choices, tokens of a block), with the rules of `count`."""
+    number = count(value, flags)
+    if number is not None and number >= _INT32:
+        raise ValueError(TOO_LARGE)
     return number
 
 

@@ -61,7 +61,7 @@ def _usage(usage: Any, flags: list[str]) -> Usage:
     written = count(usage.get("cache_creation_input_tokens"), flags)
     by_life = usage.get("cache_creation")
     if written is None and isinstance(by_life, dict):
-        written = sum(count(tokens, flags) or 0 for tokens in by_life.values())
+        written = count(sum(count(tokens, flags) or 0 for tokens in by_life.values()), flags)
     details = usage.get("output_tokens_details")
     thinking = at(details, "thinking_tokens")
     return Usage(

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from transforms.batches import Batch, Reject
+from transforms.fields.clock import in_range
 from transforms.fields.decode import NOT_AN_OBJECT, Record, decode, parse
 from transforms.fields.numbers import block_ids, seconds
 from transforms.fields.words import text
@@ -78,7 +79,7 @@ def calls_of(requests: Iterable[Any], position: int, out: Outcome) -> Iterator[C
     for number, raw in enumerate(requests):
         try:
             record = _record(raw, position)
-            start_s = seconds(record.value.get("t"), "s", [])
+            start_s = _span_s(record.value.get("t"), "s")
             if start_s is None:
                 raise ValueError(NO_START)  # noqa: TRY301 - one way for every unusable element
         except ValueError as error:
@@ -121,7 +122,7 @@ def _nested(marker: Mapping[str, Any], calls: list[Call], marker_s: float, agent
     """
     flags: tuple[str, ...] = ()
     try:
-        duration_s = seconds(marker.get("duration_ms"), "ms", [])
+        duration_s = _span_s(marker.get("duration_ms"), "ms")
     except ValueError:
         duration_s = None
     if marker.get("status") == LAUNCHED:
@@ -135,8 +136,14 @@ def _nested(marker: Mapping[str, Any], calls: list[Call], marker_s: float, agent
         yield own if call.agent_id else replace(own, agent_id=agent_id)
 
 
+def _span_s(value: Any, unit: str) -> float | None:
+    """Seconds of a stamp or duration; None for unknown, ValueError where it is none or longer than any log."""
+    span_s = seconds(value, unit, [])
+    return None if span_s is None else in_range(span_s * 1_000_000) / 1_000_000
+
+
 def _length_s(record: Record) -> float | None:
     try:
-        return seconds(record.value.get("api_time"), "s", [])
+        return _span_s(record.value.get("api_time"), "s")
     except ValueError:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from transforms.batches import Batch, Head, Parsed, Reject
 from transforms.fields.clock import Clock, clock_of, origin_us
 from transforms.fields.decode import Record, decode
-from transforms.fields.numbers import block_ids, count
+from transforms.fields.numbers import block_ids, count, small_count
 from transforms.fields.words import text
 from transforms.finish import frame
 from transforms.fleet import Source
@@ -73,7 +73,7 @@ def _row(record: Record, clock: Clock, origin: int, block_tokens: int | None) ->
         ids = None
     return {
         "source_position": record.position,
-        "turn": count(line.get("turn"), flags),
+        "turn": small_count(line.get("turn"), flags),
         "arrived_at": None if offset is None else origin + offset,
         "prompt_tokens": prompt,
         "output_tokens": count(line.get("output_length"), flags),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Batch, Head, Parsed, Reject
 from transforms.errors import InputError
-from transforms.fields.clock import NO_ZONE, Clock, clock_of
+from transforms.fields.clock import NO_ZONE, Clock, clock_of, in_range
 from transforms.fields.decode import Record, at, decode, inner
-from transforms.fields.numbers import count, seconds
+from transforms.fields.numbers import count, seconds, small_count
 from transforms.fields.usage import USAGE_MISSING, settle_usage
 from transforms.fields.words import failure_status, finish_status, finish_word, text
 from transforms.finish import NO_ARRIVAL, frame
@@ -166,7 +166,7 @@ def _about(asked: Any, rid: str | None, flags: list[str]) -> dict[str, Any]:
         "model": text(at(asked, "model")),
         "operation": "embedding" if isinstance(asked, dict) and "is_cross_encoder_request" in asked else None,
         "requested_output_tokens": count(at(parameters, "max_new_tokens"), flags),
-        "choices": count(at(parameters, "n"), flags),
+        "choices": small_count(at(parameters, "n"), flags),
         "is_synthetic": any(marks),
     }
 
@@ -218,7 +218,7 @@ def _times(
             raise InputError(NO_ZONE)
         if e2e_s is None:
             flags.append(ARRIVAL_FROM_RESPONSE)
-        arrived_us = None if end_us is None else end_us - round((e2e_s or 0.0) * 1_000_000)
+        arrived_us = None if end_us is None else in_range(end_us - (e2e_s or 0.0) * 1_000_000)
     is_stamped = asked is not None and written_us is not None and received_us is None
     return {
         "arrived_at": arrived_us,

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Batch, Head, Parsed, Reject
-from transforms.fields.clock import clock_of
+from transforms.fields.clock import clock_of, in_range
 from transforms.fields.decode import NOT_JSON, Record, at, decode
 from transforms.fields.numbers import PER_SECOND, count
 from transforms.fields.usage import USAGE_MISSING
@@ -115,7 +115,7 @@ def _row(record: Record, clock: Clock) -> dict[str, Any] | None:
         flags.append(ARRIVAL_FROM_RESPONSE)
     return {
         "source_position": record.position,
-        "arrived_at": None if written_us is None else written_us - round((total_s or 0.0) * 1_000_000),
+        "arrived_at": None if written_us is None else in_range(written_us - (total_s or 0.0) * 1_000_000),
         "status": "ok" if is_success else _failure(message),
         "requested_output_tokens": _limit(spans, flags),
         "queue_s": times.get("queue_time"),

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 
 from transforms.batches import Batch, Head, Parsed, Reject
-from transforms.fields.clock import origin_us
+from transforms.fields.clock import in_range, origin_us
 from transforms.fields.decode import decode
-from transforms.fields.numbers import count, seconds
+from transforms.fields.numbers import count, seconds, small_count
 from transforms.fields.words import TOOL_REASONS, finish_status, text
 from transforms.finish import frame
 from transforms.sources._weka_document import Call, Document, Outcome, calls_of, read_document
@@ -99,7 +99,7 @@ def _session(document: Document, line: bytes, position: int, number: int, source
     models = document.models if isinstance(document.models, list) else []
     session_id = text(document.id) or "weka-" + hashlib.sha256(line).hexdigest()[:16]
     try:
-        block = source.block_tokens or count(document.block_size, flags) or BLOCK_TOKENS
+        block = source.block_tokens or small_count(document.block_size, flags) or BLOCK_TOKENS
     except ValueError:
         block = BLOCK_TOKENS
     is_local = document.hash_id_scope != "global"
@@ -131,6 +131,7 @@ def _read(document: Document, session: Session, out: Outcome) -> None:
 
 def _row(call: Call, agent: Agent, session: Session) -> dict[str, Any]:
     value, flags = call.record.value, [*session.flags, *call.record.flags, *call.flags]
+    arrived_us = in_range(session.start_us + round(call.start_s * 1_000_000))
     prompt, output = count(value.get("in"), flags), count(value.get("out"), flags)
     api_s, stop = seconds(value.get("api_time"), "s", flags), text(value.get("stop"))
     ttft_s, think_s = seconds(value.get("ttft"), "s", flags), seconds(value.get("think_time"), "s", flags)
@@ -152,7 +153,7 @@ def _row(call: Call, agent: Agent, session: Session) -> dict[str, Any]:
         "session_id": session.session_id,
         "agent_id": call.agent_id,
         "turn": agent.turns,
-        "arrived_at": session.start_us + round(call.start_s * 1_000_000),
+        "arrived_at": arrived_us,
         "model": text(value.get("model")) or session.model,
         "status": finish_status(stop, flags),
         "finish_reason": stop,
