@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.options import JsonOption
+from flows.commands.options import DEFAULT_HOME, HomeOption, JsonOption
 from flows.printing import print_json, print_line
 from transforms.errors import DataError, nearest
 
@@ -17,8 +17,14 @@ TableArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One 
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print all of it as Markdown (sql/DICTIONARY.md).")]
 
 
-def dictionary(table: TableArgument = None, markdown: MarkdownOption = False, json: JsonOption = False) -> None:
+def dictionary(
+    table: TableArgument = None,
+    markdown: MarkdownOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    json: JsonOption = False,
+) -> None:
     """Print the tables of the warehouse, or the columns of one of them."""
+    del home  # every command takes it; the columns are the same in every home
     from flows.dictionary import dictionary as known_tables
     from flows.dictionary import markdown as as_markdown
 
