@@ -16,7 +16,7 @@ from transforms.fields.numbers import amount, count
 from transforms.fields.words import finish_word, text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from transforms.batches import Batch
 
@@ -79,8 +79,13 @@ def lenient(batch: Batch) -> tuple[pl.DataFrame, list[Reject]]:
             rejects.append(Reject(position, str(error)))
             continue
         rows.append({**row, "source_position": position, "flags": flags})
+    return rows_of_shape(rows), rejects
+
+
+def rows_of_shape(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows as `row_of` makes them, each with its `source_position` and `flags`, as one frame."""
     schema = {**SHAPE, "source_position": pl.Int64(), "flags": pl.List(pl.String)}
-    return pl.DataFrame(rows, schema=schema, orient="row"), rejects
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def _row(line: bytes, flags: list[str]) -> dict[str, Any]:
@@ -92,6 +97,11 @@ def _row(line: bytes, flags: list[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(NOT_AN_OBJECT)  # noqa: TRY004 - one class for every unusable record
     flags += [flag for flag in odd if flag == DUPLICATE_KEY]
+    return row_of(value, flags)
+
+
+def row_of(value: Mapping[str, Any], flags: list[str]) -> dict[str, Any]:
+    """The row of one decoded record with values of any kind; ValueError with a fixed reason where one is of no use."""
     tags = value.get("request_tags")
     return {
         **{name: _text(value.get(name)) for name in TEXTS},

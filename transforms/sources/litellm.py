@@ -22,12 +22,12 @@ from transforms.sources._litellm_columns import columns_of
 from transforms.sources._litellm_row import LENIENT_IF, SHAPE, lenient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from transforms.batches import Batch
     from transforms.fleet import Source
 
-__all__ = ["DEFAULTS", "FORMAT", "LENIENT_IF", "SHAPE", "UNIT", "canonicalise", "recognise"]
+__all__ = ["DEFAULTS", "FORMAT", "LENIENT_IF", "SHAPE", "UNIT", "attempts", "canonicalise", "recognise"]
 
 FORMAT = "litellm"
 UNIT = "line"
@@ -65,9 +65,14 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     if batch.typed is not None:
         plain = batch.typed.with_columns(flags=pl.lit([], dtype=pl.List(pl.String))).select(*rows.columns)
         rows = plain if rows.is_empty() else pl.concat([plain, rows]).sort("source_position", maintain_order=True)
+    return attempts(rows, rejects, batch.carry, source)
+
+
+def attempts(rows: pl.DataFrame, rejects: Sequence[Reject], carry: dict[str, Any], source: Source) -> Parsed:
+    """The attempts that `rows` (of SHAPE, with `source_position` and `flags`) tell of, and `rejects` with theirs."""
     frame = columns_of(rows)
     requests = frame.filter(pl.col("mcp_namespaced_tool_name").is_null())
-    timed, bad_times = _with_times(requests, batch.carry, source)
+    timed, bad_times = _with_times(requests, carry, source)
     return Parsed(_settled(_named(timed), source), [*rejects, *bad_times], len(frame) - len(requests))
 
 
