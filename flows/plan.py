@@ -61,11 +61,11 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
 ) -> str:
     """The week that was planned (default: the latest with rows), its tables in HOME/plans.
 
-    The week with rows before it is planned too where it has no plan yet, so that a change can be said. DataError where
-    the week has no rows or the facts were built for another fleet file.
+    The week with rows before it is planned too where it has no plan of the same inputs, so that like is held to like.
+    DataError where the week has no rows or the facts were built for another fleet file.
     """
     chosen, earlier = _weeks(connection, week)
-    weeks = [chosen] if earlier is None or _folder(home, earlier).is_dir() else [earlier, chosen]
+    weeks = [w for w in (earlier, chosen) if w and (w == chosen or not _is_planned(home, fleet, catalog, w))]
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
     _check_facts(connection, placed)
     with progress("planning", len(weeks) * len(placed)) as advance:
@@ -190,6 +190,14 @@ def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
     ):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:12]
+
+
+def _is_planned(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> bool:
+    """Whether HOME/plans has `week` under the inputs of now."""
+    path = _folder(home, week) / "plan_replicas.parquet"
+    if not path.is_file():
+        return False
+    return set(pl.read_parquet(path, columns=["run_id"])["run_id"]) == {_run_id(home, fleet, catalog, week)}
 
 
 def _folder(home: Home, week: str) -> Path:

@@ -17,7 +17,7 @@ from flows.build import build
 from flows.catalog import load_catalog
 from flows.home import Home
 from flows.plan import plan, plan_week, read_workload
-from flows.review import check_fleet
+from flows.review import check_request
 from flows.warehouse import published
 from transforms.errors import CatalogError, ConfigError, DataError, KvledgerError
 from transforms.planner.plan_tables import PLAN_TABLES
@@ -63,6 +63,17 @@ def test_planning_again_writes_the_same_bytes(home: Home) -> None:
     assert digests(home) == before
     ids = {pl.read_parquet(home.root / name)["run_id"].unique().item() for name in before if "replicas" in name}
     assert sorted(len(run_id) for run_id in ids) == [12, 12]
+
+
+def test_the_week_before_is_planned_anew_under_another_fleet(home: Home) -> None:
+    planned(home)
+    before = digests(home)
+    dearer = FLEET + "\n[prices]\n\"H100-SXM-80GB\" = 9.5\n"
+    planned(home, "2026-W48", dearer)
+    changed = {name.split("/")[1] for name, digest in digests(home).items() if before[name] != digest}
+    assert changed == {"week=2026-W47", "week=2026-W48"}
+    planned(home)
+    assert digests(home) == before
 
 
 def test_an_attempt_that_still_ran_is_carried_into_the_week(home: Home) -> None:
@@ -111,5 +122,5 @@ def test_another_fleet_than_the_warehouse_was_built_for(home: Home) -> None:
 def test_a_fleet_without_a_known_clock_is_refused_before_anything_is_read(home: Home) -> None:
     fleet = write_fleet(home, FLEET.replace('version = "0.19.0"', 'version = "0.19.0"\npipeline_parallel_size = 2'))
     with pytest.raises(CatalogError, match="not for pipeline_parallel_size = 2"):
-        check_fleet(fleet, load_catalog(home))
-    check_fleet(write_fleet(home), load_catalog(home))
+        check_request(home, fleet, None)
+    check_request(home, write_fleet(home), None)
