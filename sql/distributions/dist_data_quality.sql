@@ -9,7 +9,8 @@ select
     count(*) filter (where e2e_s is null) / count(*) as unknown_e2e_ratio,
     count(*) filter (where model is null) / count(*) as unknown_model_ratio,
     count(*) filter (where session_id is null) / count(*) as unknown_session_ratio,
-    count(*) filter (where list_contains(flags, 'assumed_origin')) / count(*) as assumed_origin_ratio
+    count(*) filter (where list_has_any(flags, ['assumed_origin', 'assumed_start', 'assumed_arrival']))
+    / count(*) as assumed_origin_ratio
 from stg_requests
 where is_chat
 group by week, source, source_file

@@ -42,6 +42,16 @@ def test_a_chat_whose_parent_is_not_there_joins_it_by_name() -> None:
     assert parse(chat(5, parent=4), chat(6, parent=5)).rows["session_id"].to_list() == ["4", "4"]
 
 
+def test_block_ids_are_the_files_own_whatever_the_batch() -> None:
+    carry: dict[str, Any] = {}
+    first = parse(chat(1), carry=carry).rows["prefix_block_ids"].to_list()[0]
+    assert parse(chat(2), carry=carry).rows["prefix_block_ids"].to_list() == [first]
+    assert len(set(first)) == 3
+    elsewhere = parse(chat(7), chat(2)).rows["prefix_block_ids"].to_list()
+    assert elsewhere[0] == elsewhere[1]
+    assert not set(first) & set(elsewhere[0])
+
+
 def test_stamps_are_seconds() -> None:
     first, second = parse(chat(1), chat(2, at=3.25)).rows["arrived_at"]
     assert second - first == 3_250_000

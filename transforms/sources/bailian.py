@@ -1,12 +1,17 @@
 """Qwen-Bailian usage traces: `timestamp` in s from the start, chats linked by `parent_chat_id`, blocks of 16 tokens.
 
 Source: log_formats.md §10 (alibaba-edu/qwen-bailian-usagetraces-anon). A conversation is named by the chat it begins
-with. `chat_id` counts inside one file, so it is no request id: rows are told apart by their content.
+with. `chat_id` and block ids count inside one file: rows are told apart by their content, and the file's first record
+makes its block ids its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
 
 from transforms.batches import Batch, Head, Parsed, Reject
 from transforms.fields.clock import Clock, clock_of, origin_us
@@ -41,10 +46,12 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     origin = origin_us(source, origin_flags)
     clock = clock_of(Source(source.format, source.path, time_unit=source.time_unit), batch.carry)
     roots: dict[str, str] = batch.carry.setdefault("roots", {})
+    salt = batch.carry.setdefault("salt", int.from_bytes(hashlib.sha256(batch.lines[0]).digest()[:8]))
     rows, rejects = [], list(decoded.rejects)
     for record in decoded.records:
         try:
             row = _row(record, clock, origin, source.block_tokens)
+            row["prefix_block_ids"] = _own(row["prefix_block_ids"], salt)
         except ValueError as error:
             rejects.append(Reject(record.position, str(error)))
             continue
@@ -52,6 +59,10 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
         row["flags"] = [*origin_flags, *row["flags"]]
         rows.append(row)
     return Parsed(frame(rows), rejects)
+
+
+def _own(ids: list[int] | None, salt: int) -> pl.Series | None:
+    return None if ids is None else pl.Series(np.array(ids, dtype=np.uint64) + np.uint64(salt), dtype=pl.UInt64)
 
 
 def _root(line: Mapping[str, Any], roots: dict[str, str]) -> str | None:
