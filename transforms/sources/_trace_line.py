@@ -10,6 +10,7 @@ from transforms.fields.decode import Record, decode
 from transforms.fields.numbers import block_ids, count
 from transforms.finish import frame
 from transforms.fleet import Source
+from transforms.sources.weka import ASSUMED_START, start_offset_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,14 @@ def trace_rows(batch: Batch, source: Source) -> Parsed:
 def offset_clock(source: Source, carry: dict[str, Any]) -> Clock:
     """The clock of stamps that count from the start of a trace: the source's unit, no zone."""
     return clock_of(Source(source.format, source.path, time_unit=source.time_unit), carry)
+
+
+def session_start_us(source: Source, carry: dict[str, Any], flags: list[str]) -> int:
+    """Start of a session that names no time, in us UTC: the origin, or, under a rate, the next random point."""
+    number = carry.setdefault("ordinal", 0)
+    carry["ordinal"] = number + 1
+    flags.append(ASSUMED_START)
+    return origin_us(source, flags) + start_offset_us(source.session_rate_per_s, number)
 
 
 def _row(record: Record, origin: int, flags: list[str], clock: Clock, source: Source) -> dict[str, Any]:

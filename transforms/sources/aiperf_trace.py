@@ -23,8 +23,7 @@ from transforms.fields.numbers import count, seconds
 from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import text
 from transforms.finish import frame
-from transforms.sources._trace_line import KEYS, offset_clock, sizes
-from transforms.sources.weka import ASSUMED_START, start_offset_us
+from transforms.sources._trace_line import KEYS, offset_clock, session_start_us, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,16 +133,14 @@ def _arrival_us(
     stamps: tuple[int | None, float | None], session: Session, source: Source, carry: dict[str, Any], flags: list[str]
 ) -> int:
     """Microseconds UTC of the arrival: its stamp, else its delay after the turn before it, else the session's start."""
-    (offset_us, delay_s), origin = stamps, origin_us(source, flags)
+    offset_us, delay_s = stamps
+    if offset_us is None and not session.turns:
+        return session_start_us(source, carry, flags)
+    origin = origin_us(source, flags)
     if offset_us is not None:
         return origin + offset_us
-    if session.turns:
-        flags.append(ASSUMED_ARRIVAL)
-        return session.last_us + round((delay_s or 0.0) * 1_000_000)
-    flags.append(ASSUMED_START)
-    number = carry.setdefault("ordinal", 0)
-    carry["ordinal"] = number + 1
-    return origin + start_offset_us(source.session_rate_per_s, number)
+    flags.append(ASSUMED_ARRIVAL)
+    return session.last_us + round((delay_s or 0.0) * 1_000_000)
 
 
 def _limit(payload: Any, flags: list[str]) -> int | None:
