@@ -84,12 +84,39 @@ def test_what_nobody_claims_is_refused_in_one_line(shared_dir: Path):
         assert str(path) in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("folder", "rows"), [("formats/aiperf", 18), ("formats/ai-dynamo", 16 + 2 + 2 + 2 + 4 + 3 + 3)]
-)
+FOLDERS = [("formats/aiperf", 18), ("formats/ai-dynamo", 16 + 2 + 2 + 2 + 4 + 3 + 3)]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("folder", "rows"), FOLDERS)
 def test_a_folder_gives_what_is_in_it_and_names_the_rest(shared_dir, tmp_path, folder, rows):
     result = ingested(tmp_path, shared_dir / "traces" / folder, form="auto")
     assert counts(result) == (rows, rows, 0, 0)
     refused = [file for file in result.files if file.status == "refused"]
     assert refused
     assert all(file.reason and "\n" not in file.reason for file in refused)
+
+
+LINE = {"timestamp": 0, "input_length": 40, "output_length": 5, "hash_ids": [1, 2, 3]}
+TOTALS = {"duration": 1.0, "completed": 2, "total_input_tokens": 3, "request_throughput": 4.0, "num_prompts": 2}
+HEADS = [
+    ("vllm-timed-trace", Head("a", [LINE])),
+    ("mooncake", Head("a", [{**LINE, "hash_ids": [1]}])),
+    ("aiperf-trace", Head("a", [{**LINE, "session_id": "s", "delay": 1.5}])),
+    ("bailian", Head("a", [{**LINE, "chat_id": 1, "parent_chat_id": -1, "turn": 1, "type": "text"}])),
+    ("vidur", Head("a", columns=["arrived_at", "num_prefill_tokens", "num_decode_tokens"])),
+    ("vllm-bench", Head("a", [TOTALS], is_document=True)),
+    ("vllm-bench", Head("a", [{**TOTALS, "input_lens": [1], "output_lens": [1]}], is_document=True)),
+    ("vllm-bench", Head("a", text=['{"num_prompts": 1, "request_rate": 2, "burstiness": 1', "}{"], is_document=True)),
+    ("guidellm", Head("a", [{"metadata": {"guidellm_version": "0.8"}, "benchmarks": [{"requests": {}}]}])),
+    ("inference-perf", Head("a", [{"start_time": 1.0, "end_time": 2.0, "request": "{}", "response": "", "info": {}}])),
+    ("aiperf", Head("a", [{"metadata": {"request_start_ns": 1, "benchmark_phase": "warmup"}, "metrics": {}}])),
+    ("litellm-payload", Head("a", [{"id": "a", "call_type": "c", "startTime": 1, "endTime": 2, "trace_id": "t"}])),
+    ("litellm", Head("a", [{"request_id": "a", "call_type": "c", "startTime": "x", "endTime": "y"}])),
+    ("dynamo", Head("a", [{"schema": "dynamo.request.trace.v1", "event_type": "request_end", "request": {}}])),
+]
+
+
+@pytest.mark.parametrize(("form", "head"), HEADS)
+def test_a_head_is_claimed_by_its_own_format_alone(form, head):
+    assert list(candidates(head)) == [form]
