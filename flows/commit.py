@@ -22,7 +22,7 @@ from flows.lake import (
     write_table,
 )
 from flows.manifest import Entry, manifest_frame
-from flows.merge import DateMerge, open_run
+from flows.merge import DateMerge, Tally, open_run
 from flows.resolving import NO_DECISIONS, day_number, decisions_of, lake_origin
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _merge_requests(
     home: Home, staged: Sequence[Staged], entries: Mapping[Key, Entry], pending: Commit, progress: Progress
 ) -> Merged:
     infos = [run for file in staged for run in file.runs]
+    owners = [file.key for file in staged for _ in file.runs]
     runs = [open_run(origin, run["path"], run["bytes"]) for origin, run in enumerate(infos)]
     days = request_days(home)
     reread = [file.key for file in staged if file.is_reread]
@@ -128,20 +129,22 @@ def _merge_requests(
             is_there = day in days
             origin = lake_origin(days.index(day)) if is_there else lake_origin(len(days))
             merge = DateMerge(day, target if is_there else None, origin, holding, decisions, reread)
-            _write_day(merge, target, pending, merged)
+            tally = _write_day(merge, target, pending)
+            merged.displaced.update(tally.displaced)
+            for run, rows in tally.loaded.items():
+                merged.loaded[owners[run]] += rows
             advance()
     return merged
 
 
-def _write_day(merge: DateMerge, target: Path, pending: Commit, merged: Merged) -> None:
+def _write_day(merge: DateMerge, target: Path, pending: Commit) -> Tally:
     writer = RequestsWriter(pending.aside(target))
     tally = merge.write(writer)
     writer.close()
-    merged.loaded.update(tally.loaded)
-    merged.displaced.update(tally.displaced)
     if not writer.rows:
         pending.moves.pop()
         pending.remove(target)
+    return tally
 
 
 def _days_of(entry: Entry, days: Sequence[str]) -> list[str]:

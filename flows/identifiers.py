@@ -1,4 +1,4 @@
-"""Hashes that need a secret or a fast engine: tenants under HOME/tenant.key, and the ids of rows that have none."""
+"""Tenants under the key of the home: the same tenant is the same hash here, and another in every other home."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 TENANT_BYTES = 8
-CONTENT_HEX = 16
-FEW_ROWS = 20_000
-"""Below this Python's hashlib is done before DuckDB has started."""
 
 
 def tenant_key(path: Path) -> bytes:
@@ -46,16 +43,3 @@ def hash_tenants(tenants: pl.Series, key: bytes) -> pl.Series:
     if not known:
         return tenants
     return tenants.replace_strict(known, hashed, default=None, return_dtype=pl.String)
-
-
-def content_ids(texts: pl.Series) -> pl.Series:
-    """First 16 hex characters of the sha256 of each text."""
-    if len(texts) < FEW_ROWS:
-        ids = [hashlib.sha256(text.encode()).hexdigest()[:CONTENT_HEX] for text in texts]
-        return pl.Series("content_id", ids, dtype=pl.String)
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.register("texts", texts.rename("content").to_frame())
-        found = connection.sql("select substr(sha256(content), 1, $1) as content_id from texts", params=[CONTENT_HEX])
-        return pl.DataFrame(found.to_arrow_table())["content_id"]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.canonical import SCHEMA, SORT_KEYS
-from transforms.identity import number_content
+from transforms.identity import number_content, request_ids, shares_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    Places = np.ndarray[Any, np.dtype[np.bool_]]
 
     from flows.lake import RequestsWriter
 
@@ -23,7 +26,12 @@ SLICE_ROWS = 262_144
 SLICE_BYTES = 64 << 20
 """What one slice of time may hold in memory: the smaller of both."""
 PLACE: dict[str, pl.DataType] = {"origin": pl.Int32(), "row": pl.UInt32()}
-STAGED: dict[str, pl.DataType] = {**SCHEMA, "content_id": pl.String(), **PLACE}
+NEEDED: dict[str, pl.DataType] = {
+    **{name: SCHEMA[name] for name in (*SORT_KEYS, "source_file", "source_position")},
+    "content_id": pl.UInt64(),
+    **PLACE,
+}
+"""Columns of a run that the merge itself looks at."""
 LAKE: dict[str, pl.DataType] = {**SCHEMA, **PLACE}
 _EPOCH_AT = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
@@ -58,9 +66,9 @@ def open_run(origin: int, path: str, size_bytes: int) -> Run:
 
 @dataclass
 class Tally:
-    """What a merge did: rows loaded of each file, and rows of earlier files that gave way."""
+    """What a merge did: rows loaded from each run, by its origin, and rows of earlier files that gave way."""
 
-    loaded: dict[tuple[str, str], int] = field(default_factory=dict)
+    loaded: dict[int, int] = field(default_factory=dict)
     displaced: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
@@ -89,21 +97,26 @@ class DateMerge:
         return tally
 
     def _merged(self, staged: pl.DataFrame, lake: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+        """All rows of a slice in the lake's order; columns that are all NULL may be left out."""
         kept = _decided(lake, self.decisions)
         if len(kept) < len(lake):
             _add(tally.displaced, lake.join(kept, on="row", how="anti"))
-        fresh = number_content(_decided(staged, self.decisions), kept)
-        both = pl.concat([kept.select(*SCHEMA, "origin"), fresh.select(*SCHEMA, "origin")])
-        if len(both) and fresh["content_id"].null_count() < len(fresh):
-            both = both.unique(subset=["source", "request_id", "attempt"], keep="first", maintain_order=True)
-        _add(tally.loaded, both.filter(pl.col("origin") >= 0))
-        return both.select(*SCHEMA).sort(*SORT_KEYS, maintain_order=True)
+        fresh = _decided(staged, self.decisions)
+        both = fresh if kept.is_empty() else pl.concat([kept, fresh], how="diagonal")
+        if not both["arrived_at"].is_sorted():
+            both = both.sort("arrived_at", maintain_order=True)
+        tied = shares_instant(both["arrived_at"]).to_numpy()
+        rows = _named(both)
+        if tied.any():
+            rows = _replaced(rows, tied, _untied(both.filter(tied)).select(rows.columns))
+        for origin, number in zip(*np.unique(rows["origin"].to_numpy(), return_counts=True), strict=True):
+            if origin >= 0:
+                tally.loaded[origin] = tally.loaded.get(origin, 0) + int(number)
+        return rows.drop("origin", "row")
 
     def _staged(self, start_us: int, end_us: int) -> pl.DataFrame:
         parts = [part for run in self.runs if len(part := run.between(start_us, end_us))]
-        rows = pl.concat(parts, how="diagonal") if parts else pl.DataFrame(schema=STAGED)
-        missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in STAGED.items() if name not in rows.columns]
-        return rows.with_columns(missing).select(*STAGED).sort("source_file", "source_position", maintain_order=True)
+        return pl.concat([pl.DataFrame(schema=NEEDED), *parts], how="diagonal")
 
     def _lake(self, start_us: int, end_us: int) -> pl.DataFrame:
         if self.lake_file is None:
@@ -161,6 +174,46 @@ def _row_groups(path: Path | None) -> list[_RowGroup]:
         first_us = (first - _EPOCH_AT) // _US if isinstance(first, datetime) else 0
         out.append(_RowGroup(first_us, group.num_rows, group.total_byte_size / group.num_rows))
     return out
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the id of the first of its content where they have none: right where one is alone at its instant."""
+    contents = rows["content_id"]
+    rows = rows.drop("content_id")
+    if contents.null_count() == len(contents):
+        return rows
+    ids = request_ids(contents)
+    if contents.null_count():
+        ids = rows["request_id"].zip_with(contents.is_null(), ids)
+    return rows.with_columns(request_id=ids)
+
+
+FEW_SPANS = 400
+"""Rows of so many spans of equal instants are put in their places one span after the other."""
+
+
+def _replaced(rows: pl.DataFrame, tied: Places, untied: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with those at shared instants replaced by `untied`, which has fewer of them at an instant, or as many."""
+    edges = np.flatnonzero(np.diff(tied.astype(np.int8), prepend=0, append=0))
+    if len(edges) > 2 * FEW_SPANS:
+        return rows.filter(~tied).merge_sorted(untied, key="arrived_at")
+    stamps, new = rows["arrived_at"].to_physical().to_numpy(), untied["arrived_at"].to_physical().to_numpy()
+    parts, done, taken = [], 0, 0
+    for start, end in edges.reshape(-1, 2).tolist():
+        upto = int(np.searchsorted(new, stamps[end - 1], side="right"))
+        parts += [rows.slice(done, start - done), untied.slice(taken, upto - taken)]
+        done, taken = end, upto
+    return pl.concat([*parts, rows.slice(done)])
+
+
+def _untied(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that share instants: each content once per occurrence, in the lake's order."""
+    kept = rows.filter(pl.col("origin") < 0)
+    fresh = number_content(rows.filter(pl.col("origin") >= 0).sort("source_file", "source_position"), kept)
+    both = pl.concat([kept, fresh])
+    if fresh["content_id"].null_count() < len(fresh):
+        both = both.unique(subset=["source", "request_id", "attempt"], keep="first", maintain_order=True)
+    return both.sort(*SORT_KEYS, maintain_order=True)
 
 
 def _decided(rows: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:

@@ -82,7 +82,9 @@ def _flush(held: list[Piece], folder: Path, number: int) -> list[dict[str, Any]]
     held.clear()
     if not frames:
         return []
-    rows = pl.concat(frames).sort("arrived_at", "source_position", maintain_order=True)
+    rows = pl.concat(frames)
+    if not rows["arrived_at"].is_sorted():
+        rows = rows.sort("arrived_at", maintain_order=True)
     empty = [name for name in rows.columns if rows[name].null_count() == len(rows)]
     path = folder / f"{number:05}.arrow"
     rows.drop(empty).write_ipc(path, record_batch_size=len(rows))

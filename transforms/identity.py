@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from transforms.canonical import SCHEMA
 from transforms.finish import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
+    Bits = np.ndarray[Any, np.dtype[np.uint64]]
 
 BESIDE_CONTENT = frozenset(
     ("request_id", "attempt", "source", "source_file", "source_position", "flags", "record_id", "precedence")
@@ -19,37 +24,51 @@ CONTENT = tuple((number, name) for number, name in enumerate(SCHEMA) if name not
 """Columns that make a row's content, with their place in the schema: a tag that stays when columns are added."""
 
 
-def content_text(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA) -> pl.Series:
-    """One text per row: the format's name, then tag and value of every column that is known and no default.
+GAMMA, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+"""Constants of the SplitMix64 generator (Steele, Lea, Flood 2014): a bijection of 64 bits that spreads every bit."""
 
-    Two rows have equal texts when format and canonical values are equal, whatever batch they came in. `given` names
-    the columns that may hold anything but NULL and defaults.
+
+def content_ids(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA) -> pl.Series:
+    """A 64-bit hash of each row's content as UInt64: of the format's name and every known value that is no default.
+
+    Equal content gives an equal hash, whatever batch it came in, on any machine and with any version. `given` names
+    the columns that may hold anything but NULL and defaults. Texts enter by their sha256, numbers as they are, mixed
+    column by column: a sha256 of every row takes longer than all else that is done to it (measured: 0.5 us of 1.1).
     """
-    pieces = [pl.lit(source)]
+    state = np.full(len(rows), _text_hash(source), dtype=np.uint64)
     for number, name in CONTENT:
         if name not in given or rows[name].null_count() == len(rows):
             continue
-        value = _as_text(name)
+        column = rows[name]
+        known = column.is_not_null()
         if name in DEFAULTS:
-            value = pl.when(pl.col(name) != DEFAULTS[name]).then(value)
-        pieces.append(pl.lit(f"\x1f{number}=") + value)
-    return rows.select(pl.concat_str(pieces, ignore_nulls=True).alias("content")).to_series()
+            known &= (column != DEFAULTS[name]).fill_null(value=False)
+        mixed = _mixed(state ^ _mixed(_as_bits(column) + np.uint64((number + 1) * GAMMA % 2**64)))
+        state = mixed if known.all() else np.where(known.to_numpy(), mixed, state)
+    return pl.Series("content_id", state)
 
 
-def _as_text(name: str) -> pl.Expr:
-    dtype = SCHEMA[name]
-    column = pl.col(name)
-    if isinstance(dtype, pl.List):
-        return column.cast(pl.List(pl.String)).list.join(",")
-    if isinstance(dtype, pl.Datetime):
-        return column.to_physical().cast(pl.String)
-    return column.cast(pl.String)
+def _mixed(state: Bits) -> Bits:
+    state = (state ^ (state >> np.uint64(30))) * MIX_1
+    state = (state ^ (state >> np.uint64(27))) * MIX_2
+    return state ^ (state >> np.uint64(31))
 
 
-def occurrence(content_ids: pl.Series) -> pl.Series:
-    """1-based occurrence of each content id, in the order given."""
-    frame = content_ids.alias("id").to_frame()
-    return frame.select(pl.int_range(1, pl.len() + 1).over("id")).to_series()
+def _as_bits(column: pl.Series) -> Bits:
+    """64 bits per value; those of NULL say nothing."""
+    if isinstance(column.dtype, pl.List):
+        column = column.cast(pl.List(pl.String)).list.join(",")
+    if column.dtype == pl.String:
+        known = column.unique().drop_nulls()
+        hashes = pl.Series([int(_text_hash(text)) for text in known], dtype=pl.UInt64)
+        return column.replace_strict(known, hashes, default=0, return_dtype=pl.UInt64).to_numpy()
+    if column.dtype == pl.Float64:
+        return (column.fill_null(0.0) + 0.0).to_numpy().view(np.uint64)
+    return column.to_physical().fill_null(0).cast(pl.Int64).to_numpy().view(np.uint64)
+
+
+def _text_hash(text: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
 
 
 TWIN_US = 50_000
@@ -102,22 +121,46 @@ def _attempt_number() -> pl.Expr:
 
 
 def number_content(fresh: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """`fresh` rows with a `request_id` made of `content_id` and its occurrence in the file, where the source has none.
+    """`fresh` rows with a `request_id` made of content and its occurrence in the file, where the source has none.
 
-    `fresh` is in order of file and position; `kept` are the lake's rows of the same span: a file read on from where an
-    earlier run ended goes on counting there.
+    `fresh` is in order of file and position; `kept` are the lake's rows of the same instants: a file read on from where
+    an earlier run ended goes on counting there.
     """
     if fresh["content_id"].null_count() == len(fresh):
         return fresh
-    number = pl.int_range(1, pl.len() + 1).over("source", "source_file", "content_id")
-    if fresh["content_id"].is_duplicated().any() or len(kept):
-        before = kept.select(
-            "source", "source_file", content_id=pl.col("request_id").str.extract(r"^([0-9a-f]{16})-\d+$")
-        )
-        counted = before.drop_nulls().group_by("source", "source_file", "content_id").len("before")
-        fresh = fresh.join(counted, on=("source", "source_file", "content_id"), how="left", maintain_order="left")
-        number = number + pl.col("before").fill_null(0)
-    else:
-        number = pl.lit(1)
-    ids = pl.concat_str("content_id", pl.lit("-"), number.cast(pl.String))
-    return fresh.with_columns(request_id=pl.coalesce("request_id", ids))
+    keys = ("source", "source_file", "content_id")
+    number = pl.int_range(1, pl.len() + 1).over(keys)
+    if len(kept):
+        earlier = pl.col("request_id").str.extract(r"^([0-9a-f]{16})-\d+$").str.to_integer(base=16, dtype=pl.UInt64)
+        before = kept.select("source", "source_file", content_id=earlier).drop_nulls()
+        fresh = fresh.join(before.group_by(keys).len("before"), on=keys, how="left", maintain_order="left")
+        number += pl.col("before").fill_null(0)
+    numbered = fresh.with_columns(number=number)
+    ids = request_ids(numbered["content_id"], numbered["number"])
+    return fresh.with_columns(request_id=fresh["request_id"].zip_with(fresh["content_id"].is_null(), ids))
+
+
+def request_ids(content_ids: pl.Series, numbers: pl.Series | None = None) -> pl.Series:
+    """The id of a row without one: its content in 16 hex digits, "-", and its occurrence (1 where not given)."""
+    digits = content_ids.fill_null(0).to_numpy().astype(">u8").view(">u2").astype(np.uint16)
+    text = np.empty((len(content_ids), ID_BYTES), dtype=np.uint8)
+    text[:, :-2] = HEX[digits].view(np.uint8).reshape(len(content_ids), -1)
+    text[:, -2:] = np.frombuffer(b"-1", dtype=np.uint8)
+    offsets = np.arange(0, text.size + 1, ID_BYTES, dtype=np.int64)
+    array = pa.LargeStringArray.from_buffers(len(content_ids), pa.py_buffer(offsets.data), pa.py_buffer(text.data))
+    first = pl.DataFrame(pa.table({"request_id": array}))["request_id"]
+    if numbers is None or (numbers == 1).all():
+        return first
+    return pl.select(pl.concat_str(first.str.head(ID_BYTES - 1), numbers.cast(pl.String))).to_series()
+
+
+def shares_instant(stamps: pl.Series) -> pl.Series:
+    """Whether each of the sorted `stamps` has an equal one beside it: only then can two contents be equal."""
+    us = stamps.to_physical().to_numpy()
+    same = us[1:] == us[:-1]
+    return pl.Series(np.append(same, False) | np.append(False, same)) if len(us) else pl.Series([], dtype=pl.Boolean)
+
+
+ID_BYTES = 18
+HEX = np.frombuffer(b"".join(b"%04x" % pair for pair in range(1 << 16)), dtype=np.uint32)
+"""The four hex digits of every number of 16 bits."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from flows.identifiers import content_ids, hash_tenants
+from flows.identifiers import hash_tenants
 from flows.reading.formats import module_of, with_defaults
 from flows.reading.lines import LineBatch
 from flows.reading.look import look
@@ -16,7 +16,7 @@ from flows.reading.tables import TableStream
 from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
 from transforms.finish import NO_ARRIVAL, finish
-from transforms.identity import content_text, occurrence
+from transforms.identity import content_ids, number_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -104,8 +104,8 @@ class PartReader:
             rows = rows.with_columns(tenant=hash_tenants(rows["tenant"], self.key))
         without = rows["request_id"].is_null()
         if not without.any():
-            return rows.with_columns(content_id=pl.lit(None, dtype=pl.String))
-        ids = content_ids(content_text(rows, self.source.format, given))
+            return rows.with_columns(content_id=pl.lit(None, dtype=pl.UInt64))
+        ids = content_ids(rows, self.source.format, given)
         return rows.with_columns(content_id=ids if without.all() else ids.set(~without, None))
 
 
@@ -153,6 +153,5 @@ def read_rows(path: Path, source: Source, *, key: bytes | None = None, catalog: 
 
 
 def numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows` of one file with `content_id` made a `request_id`: the id and its occurrence in the file, `id-n`."""
-    ids = pl.concat_str("content_id", pl.lit("-"), occurrence(rows["content_id"]).cast(pl.String))
-    return rows.with_columns(request_id=pl.coalesce("request_id", ids)).drop("content_id")
+    """`rows` of one file in file order, those without an id named by their content and its occurrence."""
+    return number_content(rows, rows.clear()).drop("content_id")
