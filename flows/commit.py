@@ -13,14 +13,14 @@ from flows.discover import settings_id
 from flows.lake import (
     REJECTS_SCHEMA,
     Commit,
-    RequestsWriter,
     manifest_path,
     reject_days,
     rejects_path,
     request_days,
     requests_path,
-    write_table,
+    requests_paths,
 )
+from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import Entry, manifest_frame
 from flows.merge import DateMerge, Tally, open_run
 from flows.resolving import NO_DECISIONS, day_number, decisions_of, lake_origin
@@ -125,11 +125,10 @@ def _merge_requests(
     with progress("writing the lake", len(touched)) as advance:
         for day in sorted(touched):
             holding = [run for run, info in zip(runs, infos, strict=True) if day in info["dates"]]
-            target = requests_path(home, day)
-            is_there = day in days
-            origin = lake_origin(days.index(day)) if is_there else lake_origin(len(days))
-            merge = DateMerge(day, target if is_there else None, origin, holding, decisions, reread)
-            tally = _write_day(merge, target, pending)
+            before = requests_paths(home, day)
+            origin = lake_origin(days.index(day) if before else len(days))
+            merge = DateMerge(day, before, origin, holding, decisions, reread)
+            tally = _write_day(merge, requests_path(home, day), pending)
             merged.displaced.update(tally.displaced)
             for run, rows in tally.loaded.items():
                 merged.loaded[owners[run]] += rows
@@ -137,13 +136,17 @@ def _merge_requests(
     return merged
 
 
-def _write_day(merge: DateMerge, target: Path, pending: Commit) -> Tally:
-    writer = RequestsWriter(pending.aside(target))
+def _write_day(merge: DateMerge, first: Path, pending: Commit) -> Tally:
+    """Write the date's new files aside; those of its old ones that have no successor go."""
+    writer = RequestsWriter(pending.place(first))
     tally = merge.write(writer)
     writer.close()
-    if not writer.rows:
-        pending.moves.pop()
-        pending.remove(target)
+    written = [first.with_name(path.name) for path in writer.paths]
+    for target in written:
+        pending.aside(target)
+    for old in merge.lake_files:
+        if old not in written:
+            pending.remove(old)
     return tally
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Places = np.ndarray[Any, np.dtype[np.bool_]]
 
-    from flows.lake import RequestsWriter
+    from flows.lake_files import RequestsWriter
 
 SLICE_ROWS = 262_144
 SLICE_BYTES = 64 << 20
@@ -81,7 +81,7 @@ class DateMerge:
     """
 
     day: str
-    lake_file: Path | None
+    lake_files: Sequence[Path]
     lake_origin: int
     runs: Sequence[Run]
     decisions: pl.DataFrame
@@ -119,12 +119,16 @@ class DateMerge:
         return pl.concat([pl.DataFrame(schema=NEEDED), *parts], how="diagonal")
 
     def _lake(self, start_us: int, end_us: int) -> pl.DataFrame:
-        if self.lake_file is None:
+        if not self.lake_files:
             return pl.DataFrame(schema=LAKE)
         start, end = (pl.lit(us).cast(SCHEMA["arrived_at"]) for us in (start_us, end_us))
         rows = (
             pl.scan_parquet(
-                self.lake_file, schema=SCHEMA, missing_columns="insert", extra_columns="ignore", row_index_name="row"
+                list(self.lake_files),
+                schema=SCHEMA,
+                missing_columns="insert",
+                extra_columns="ignore",
+                row_index_name="row",
             )
             .filter(pl.col("arrived_at").is_between(start, end, closed="left"))
             .collect()
@@ -136,7 +140,7 @@ class DateMerge:
     def _slices(self) -> Iterator[tuple[int, int]]:
         """Spans of time [start, end) in us that cover the day, each with a bounded number of rows."""
         start_us = (date.fromisoformat(self.day) - _EPOCH).days * _DAY_US
-        groups = _row_groups(self.lake_file)
+        groups = [group for path in self.lake_files for group in _row_groups(path)]
         heaviest = max([run.bytes_per_row for run in self.runs] + [group.bytes_per_row for group in groups], default=1)
         slice_rows = max(min(SLICE_ROWS, int(SLICE_BYTES / heaviest)), 1)
         step = max(slice_rows // 8, 1)
@@ -161,9 +165,7 @@ class _RowGroup:
     bytes_per_row: float
 
 
-def _row_groups(path: Path | None) -> list[_RowGroup]:
-    if path is None:
-        return []
+def _row_groups(path: Path) -> list[_RowGroup]:
     metadata = pq.read_metadata(path)
     column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == "arrived_at")
     out = []
@@ -177,7 +179,7 @@ def _row_groups(path: Path | None) -> list[_RowGroup]:
 
 
 def _named(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the id of the first of its content where they have none: right where one is alone at its instant."""
+    """The rows, those without an id named as the first of their content: right where one is alone at its instant."""
     contents = rows["content_id"]
     rows = rows.drop("content_id")
     if contents.null_count() == len(contents):

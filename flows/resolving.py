@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from flows.lake import requests_path
+from flows.lake import requests_paths
 from flows.merge import PLACE
 from transforms.canonical import SCHEMA
 from transforms.identity import RESOLVE_COLUMNS, resolve
@@ -63,7 +63,7 @@ def _with_ids(run: Run, bucket: int, buckets: int) -> pl.DataFrame:
 def _same_ids(home: Home, day: str, origin: int, ids: pl.DataFrame, reread: Sequence[tuple[str, str]]) -> pl.DataFrame:
     rows = (
         pl.scan_parquet(
-            requests_path(home, day),
+            requests_paths(home, day),
             schema=SCHEMA,
             missing_columns="insert",
             extra_columns="ignore",

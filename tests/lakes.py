@@ -12,7 +12,8 @@ import polars as pl
 
 from flows.fleet import LoadedFleet, load_fleet
 from flows.home import Home, open_home
-from flows.lake import REJECTS_SCHEMA, RequestsWriter, manifest_path, rejects_path, requests_path, write_table
+from flows.lake import REJECTS_SCHEMA, manifest_path, rejects_path, requests_path
+from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import SCHEMA as MANIFEST_SCHEMA
 from transforms.canonical import SCHEMA
 

@@ -142,7 +142,7 @@ def test_two_at_once(logs, before, undisturbed, tmp_path):
 
 
 def test_a_full_disk_leaves_the_lake_as_it_was(logs, before, tmp_path, monkeypatch):
-    from flows.lake import RequestsWriter
+    from flows.lake_files import RequestsWriter
     from transforms.errors import HomeError
 
     home = tmp_path / "home"

@@ -88,10 +88,12 @@ def seconds(cells: pl.Series, unit: str, *, is_json: bool) -> Column:
 
 def instants(cells: pl.Series, clock: Clock, *, is_json: bool) -> Column:
     """Instants as Int64 microseconds UTC, with the rules of `Clock.instant_us`."""
-    bare = texts(cells.str.strip_chars() if not is_json else cells, is_json=is_json)
-    found = _epochs(bare, clock)
-    if found is None:
-        found = _isos(bare, clock)
+    bare = texts(cells, is_json=is_json)
+    known = bare.drop_nulls()
+    if len(known) and known[0][:1].isspace():
+        bare = bare.str.strip_chars()
+    is_iso = len(known) and ISO.fullmatch(known[0].strip())
+    found = _isos(bare, clock) if is_iso else _epochs(bare, clock)
     if found is not None and ((found >= 0) & (found < LATEST_US)).all():
         return Column(found)
     return _in_turn(bare, clock)
@@ -121,10 +123,8 @@ def _units(whole: pl.Series) -> list[str]:
 
 def _isos(bare: pl.Series, clock: Clock) -> pl.Series | None:
     """Microseconds where every cell is an ISO text and all or none name a zone; None where that does not hold."""
-    known = bare.drop_nulls()
-    match = ISO.fullmatch(known[0]) if len(known) else None
-    if match is None:
-        return None
+    match = ISO.fullmatch(bare.drop_nulls()[0].strip())
+    assert match is not None
     # Nanoseconds: Arrow refuses a fraction longer than the unit, and takes long over refusing.
     kind = pa.timestamp("ns", "UTC" if match[8] else None)
     try:
