@@ -80,8 +80,9 @@ def _with_attempts(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _typed(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Column `name` in the lake's type; a turn or a number of calls that no 32 bits hold is damage, and unknown."""
     wanted = FORMAT_SCHEMA[name]
-    return pl.col(name) if dtype == wanted else pl.col(name).cast(wanted)
+    return pl.col(name) if dtype == wanted else pl.col(name).cast(wanted, strict=wanted != pl.Int32)
 
 
 def _derive_durations(rows: pl.DataFrame) -> pl.DataFrame:

@@ -152,6 +152,12 @@ def test_kinds_of_calls(tmp_path):
     assert ["synthetic" in flags for flags in rows["flags"]] == [False, False, True]
 
 
+def test_numbers_of_attempts_and_choices_that_no_log_has_are_unknown(tmp_path):
+    damaged = {"metadata": {"attempted_retries": 2**40}, "model_parameters": {"n": 2**40}}
+    rows = finished(tmp_path, payload(litellm_call_id="L", **damaged))
+    assert rows.select("attempt", "choices").row(0) == (1, None)
+
+
 def test_a_tool_call_of_the_gateway_is_no_request():
     assert parse(payload(metadata={"mcp_tool_call_metadata": {"name": "search"}})).ignored == 1
 

@@ -7,6 +7,7 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Reject
+from transforms.fields.clock import in_range
 from transforms.fields.numbers import amount, count, seconds
 from transforms.fields.words import text
 from transforms.sources._benchmark import told_failure
@@ -122,7 +123,7 @@ def _row(run: Run, number: int, start_us: int, flags: list[str]) -> dict[str, An
     if e2e_s is None and ttft_s and isinstance(gaps, list) and not is_failed:
         e2e_s = ttft_s + sum(seconds(gap, run.unit, flags) or 0.0 for gap in gaps)
     return {
-        "arrived_at": None if sent_s is None else start_us + round((sent_s - run.first_s) * 1_000_000),
+        "arrived_at": None if sent_s is None else in_range(start_us + (sent_s - run.first_s) * 1_000_000),
         "status": told_failure(error) if is_failed else "ok",
         "prompt_tokens": count(entry["input_lens"], flags),
         "output_tokens": None if is_failed and not output else output,

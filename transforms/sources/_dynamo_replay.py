@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from transforms.fields.clock import origin_us
+from transforms.fields.clock import in_range, origin_us
 from transforms.fields.decode import at
 from transforms.fields.numbers import count, seconds
 from transforms.fields.words import text
@@ -27,7 +27,8 @@ def node_row(record: Record, source: Source, carry: dict[str, Any]) -> dict[str,
     """The row of one request of a graph; it arrives once all it depends on have, with their delays."""
     value, flags = record.value, list(record.flags)
     play, own, name = (text(value.get(key)) for key in ("play_id", "session_id", "request_id"))
-    arrived = origin_us(source, flags) + round((seconds(value.get("not_before_ms"), "ms", flags) or 0.0) * 1_000_000)
+    not_before_s = seconds(value.get("not_before_ms"), "ms", flags) or 0.0
+    arrived = in_range(origin_us(source, flags) + not_before_s * 1_000_000)
     arrivals, turns = carry.setdefault("arrivals", {}), carry.setdefault("turns", {})
     wait_s = None
     for dependency in _listed(value.get("dependencies")):
@@ -37,7 +38,7 @@ def node_row(record: Record, source: Source, carry: dict[str, Any]) -> dict[str,
             wait_s = delay_s
         if before is not None:
             flags += [] if ASSUMED_ARRIVAL in flags else [ASSUMED_ARRIVAL]
-            arrived = max(arrived, before + round(delay_s * 1_000_000))
+            arrived = max(arrived, in_range(before + delay_s * 1_000_000))
     arrivals[play, name] = arrived
     root = carry.setdefault("play_roots", {}).setdefault(play, own)
     turns[play, own] = turns.get((play, own), 0) + 1
@@ -78,7 +79,7 @@ def session_rows(record: Record, source: Source, carry: dict[str, Any]) -> list[
     for number in range(len(answers) + 1):
         is_last = number == len(answers)
         wait_s = seconds(waits[number - 1], "s", flags) if number else None
-        arrived += round((wait_s or 0.0) * 1_000_000)
+        arrived = in_range(arrived + (wait_s or 0.0) * 1_000_000)
         output = count(value.get("final_assistant_response_length") if is_last else answers[number], flags)
         rows.append(
             {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.fields.clock import Clock
 from transforms.fields.decode import at, inner
-from transforms.fields.numbers import count, seconds
+from transforms.fields.numbers import count, seconds, small_count
 from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import text
 from transforms.sources._benchmark import told_failure
@@ -66,7 +66,7 @@ def request_row(request: Mapping[str, Any], group: str, benchmark: Benchmark) ->
         return None
     if benchmark.measured_from_us is not None and arrived_us < benchmark.measured_from_us:
         flags.append(SYNTHETIC)
-    arguments, turn = _arguments(request), count(at(info, "turn_index"), flags)
+    arguments, turn = _arguments(request), small_count(at(info, "turn_index"), flags)
     session_id = text(at(info, "conversation_id")) or text(at(info, "graph_id"))
     return {
         "source_position": benchmark.position,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from transforms.batches import Parsed, Reject
 from transforms.fields.clock import Clock
 from transforms.fields.decode import Record, at, decode
-from transforms.fields.numbers import PER_SECOND, count, seconds
+from transforms.fields.numbers import PER_SECOND, count, seconds, small_count
 from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import failure_status, text
 from transforms.finish import frame
@@ -68,7 +68,7 @@ def _row(record: Record) -> dict[str, Any]:
     prompt, output = _count(metrics, PROMPTS, flags), _output(metrics, flags)
     if prompt is None and output is None:
         flags.append(USAGE_MISSING)
-    turn, clock = count(metadata.get("turn_index"), flags), Clock(unit="ns")
+    turn, clock = small_count(metadata.get("turn_index"), flags), Clock(unit="ns")
     session_id, agent_id = _session(metadata)
     return {
         "source_position": record.position,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Parsed, Reject
-from transforms.fields.clock import origin_us
+from transforms.fields.clock import in_range, origin_us
 from transforms.fields.decode import Record, at, decode
 from transforms.fields.numbers import count, seconds
 from transforms.fields.usage import USAGE_MISSING
@@ -140,7 +140,7 @@ def _arrival_us(
     if offset_us is not None:
         return origin + offset_us
     flags.append(ASSUMED_ARRIVAL)
-    return session.last_us + round((delay_s or 0.0) * 1_000_000)
+    return in_range(session.last_us + (delay_s or 0.0) * 1_000_000)
 
 
 def _limit(payload: Any, flags: list[str]) -> int | None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Parsed, Reject
-from transforms.fields.clock import Clock
+from transforms.fields.clock import Clock, in_range
 from transforms.fields.decode import Record, at, decode
-from transforms.fields.numbers import block_ids, count, seconds
+from transforms.fields.numbers import block_ids, count, seconds, small_count
 from transforms.fields.words import finish_status, text
 from transforms.finish import frame
 from transforms.sources._dynamo_replay import node_row, session_rows
@@ -78,7 +78,7 @@ def _rows(record: Record, source: Source, carry: dict[str, Any]) -> list[dict[st
     if "play_id" in value:
         return [node_row(record, source, carry)]
     if value.get("schema") == GRAPH:
-        carry["block_tokens"] = count(value.get("block_size"), [])
+        carry["block_tokens"] = small_count(value.get("block_size"), [])
         return []
     kind = text(value.get("event_type"))
     if kind is None:
@@ -94,7 +94,7 @@ def _request_row(record: Record, carry: dict[str, Any]) -> dict[str, Any]:
     received = CLOCK.instant_us(at(request, "request_received_ms"), flags)
     total_s = seconds(at(request, "total_time_ms"), "ms", flags)
     if received is None and ended is not None and total_s is not None:
-        received = ended - round(total_s * 1_000_000)
+        received = in_range(ended - total_s * 1_000_000)
     context = value.get("agent_context")
     own, told = text(at(context, "session_id")), at(request, "finish_reason_metadata")
     word, calls = text(at(told, "finish_reason")) or text(at(request, "finish_reason")), at(told, "tool_calls")
@@ -135,7 +135,7 @@ def _root(own: str | None, parent: str | None, carry: dict[str, Any]) -> str | N
 
 def _blocks(replay: Any, prompt: int | None, flags: list[str]) -> dict[str, Any]:
     """Rolling hashes of the prompt's blocks: what they name is the same in every file."""
-    size, ids = count(at(replay, "trace_block_size"), flags), block_ids(at(replay, "input_sequence_hashes"))
+    size, ids = small_count(at(replay, "trace_block_size"), flags), block_ids(at(replay, "input_sequence_hashes"))
     if ids is not None and not (size and prompt is not None and len(ids) == -(-prompt // size)):
         flags.append(HASH_BLOCK_MISMATCH)
         ids = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Parsed, Reject
-from transforms.fields.clock import origin_us
+from transforms.fields.clock import in_range, origin_us
 from transforms.fields.decode import Record, at, decode, inner
 from transforms.fields.numbers import amount, count
 from transforms.fields.usage import USAGE_MISSING
@@ -29,9 +29,7 @@ UNIT = "file"
 DEFAULTS: Mapping[str, Any] = {}
 EPOCH_FROM_S = 1e9
 """A counter that has run for 31 years does not exist: from September 2001 on, seconds are of the epoch."""
-LATEST_S = 7_258_118_400
 NO_START = "no start of the request"
-OUT_OF_RANGE = "time out of range"
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -69,8 +67,7 @@ def _start_s(record: Record, flags: list[str]) -> float:
     start_s = amount(record.value.get("start_time"), flags)
     if start_s is None:
         raise ValueError(NO_START)
-    if start_s >= LATEST_S:
-        raise ValueError(OUT_OF_RANGE)
+    in_range(start_s * 1_000_000)
     return start_s
 
 

@@ -104,7 +104,7 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(
         request_id=pl.coalesce(call, pl.when(bare != "").then(bare), "request_id"),
         record_id=pl.when(has_call | suffix.is_not_null()).then("request_id"),
-        attempt=pl.when(has_call).then(pl.col("attempted_retries") + 1).otherwise(unnumbered).cast(pl.Int32),
+        attempt=pl.when(has_call).then(pl.col("attempted_retries") + 1).otherwise(unnumbered).cast(pl.Int32, strict=False),
         session_id=pl.coalesce("named_session_id", "session_id"),
         is_unproven=pl.col("named_session_id").is_null() & pl.col("session_id").is_not_null(),
         agent_id=pl.coalesce("agent_id", "named_agent_id"),

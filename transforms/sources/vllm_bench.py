@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Parsed, Reject
 from transforms.errors import InputError
-from transforms.fields.clock import Clock, origin_us, zone_of
+from transforms.fields.clock import Clock, in_range, origin_us, zone_of
 from transforms.fields.numbers import amount
 from transforms.finish import frame
 from transforms.sources._bench_run import NO_ARRAYS, NO_STARTS, TOTALS, Run, run_of, run_rows
@@ -101,6 +101,6 @@ def _dated_us(run: Run, source: Source) -> int | None:
     try:
         ended_us = Clock(zone_of(source.timezone or "UTC")).instant_us(stamp, [])
         length_s = amount(result.get("duration"), []) or 0
+        return None if ended_us is None else in_range(ended_us - length_s * 1_000_000)
     except ValueError:
         return None
-    return None if ended_us is None else ended_us - round(length_s * 1_000_000)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transforms.batches import Parsed, Reject
+from transforms.fields.clock import in_range
 from transforms.fields.decode import Record, decode
 from transforms.fields.numbers import amount, count
 from transforms.fields.words import text
@@ -28,9 +29,6 @@ DEFAULTS: Mapping[str, Any] = {}
 KEYS = ("request_id", "input_toks", "output_toks", "arrival_time", "queued_ts", "scheduled_ts", "first_token_ts",
         "last_token_ts")  # fmt: skip
 STAMPS = KEYS[3:]
-LATEST_S = 7_258_118_400
-"""2200-01-01: later stamps are damage, not logs (transforms/fields/clock.py)."""
-OUT_OF_RANGE = "time out of range"
 
 
 @dataclass(frozen=True)
@@ -85,9 +83,7 @@ def _row(one: Measured, epoch_s: float | None) -> dict[str, Any]:
     line, flags, at = one.record.value, one.flags, one.stamps_s
     queued = at["queued_ts"]
     arrived_s = at["arrival_time"] if queued is None or epoch_s is None else queued + epoch_s
-    if arrived_s is not None and arrived_s >= LATEST_S:
-        raise ValueError(OUT_OF_RANGE)
-    arrived_us = None if arrived_s is None else round(arrived_s * 1_000_000)
+    arrived_us = None if arrived_s is None else in_range(arrived_s * 1_000_000)
     name = text(line.get("request_id"))
     return {
         "source_position": one.record.position,
