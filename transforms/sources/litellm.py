@@ -97,14 +97,15 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
     """`frame` with ids, names and words in our own: whose call, of which model, of which kind, and how it ended."""
     suffix = frame["request_id"].str.extract(SUFFIX)
     bare = pl.col("request_id").str.strip_suffix(suffix.fill_null(""))
-    call, unnumbered = pl.col("litellm_call_id"), pl.lit(None, dtype=pl.Int32)
+    call = pl.col("litellm_call_id")
     has_call = call.is_not_null()
+    number = pl.when(has_call).then(pl.col("attempted_retries") + 1)
     is_hit = suffix.str.starts_with("_cache_hit") | (frame["cache_hit"].str.to_lowercase() == "true")
     prefix = pl.concat_str(pl.col("custom_llm_provider"), pl.lit("/"))
     frame = frame.with_columns(
         request_id=pl.coalesce(call, pl.when(bare != "").then(bare), "request_id"),
         record_id=pl.when(has_call | suffix.is_not_null()).then("request_id"),
-        attempt=pl.when(has_call).then(pl.col("attempted_retries") + 1).otherwise(unnumbered).cast(pl.Int32, strict=False),
+        attempt=number.cast(pl.Int32, strict=False),
         session_id=pl.coalesce("named_session_id", "session_id"),
         is_unproven=pl.col("named_session_id").is_null() & pl.col("session_id").is_not_null(),
         agent_id=pl.coalesce("agent_id", "named_agent_id"),
