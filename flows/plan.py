@@ -13,7 +13,8 @@ import polars as pl
 
 from flows.build import rebuild_marts
 from flows.deployments import deployment_row, place
-from flows.lake import manifest_path, write_table
+from flows.lake import manifest_path
+from flows.lake_files import write_table
 from flows.warehouse import published
 from transforms.errors import DataError, HomeError
 from transforms.planner.hardware import ASSUMED, step_model

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
+from flows.log import LOGGER
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -34,8 +37,9 @@ def print_line(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print one line beside the answer (a default taken, a file left out) on stderr."""
-    sys.stderr.write(text + "\n")
+    """Print one line beside the answer (a default taken, a file left out) on stderr, unless `--quiet` was given."""
+    if LOGGER.isEnabledFor(logging.WARNING) and any(h.level <= logging.WARNING for h in LOGGER.handlers):
+        sys.stderr.write(text + "\n")
 
 
 def print_error(text: str) -> None:

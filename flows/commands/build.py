@@ -12,9 +12,9 @@ from flows.commands.options import (
     NoPrefectOption,
     WaitOption,
 )
-from flows.home import locked, open_home
+from flows.home import locked
 from flows.log import log_to_home
-from flows.printing import print_json, print_line, print_note
+from flows.printing import print_json, print_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +32,10 @@ def build(
     json: JsonOption = False,
 ) -> None:
     """Build the warehouse from the lake: facts, distributions, marts, audits, one publish."""
+    from flows.commands.opening import open_home_and_fleet
     from flows.execution import execution
-    from flows.fleet import load_fleet
 
-    place = open_home(home)
-    loaded = load_fleet(fleet, place)
-    if loaded.is_example:
-        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    place, loaded = open_home_and_fleet(home, fleet)
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
         path = way.run("build", lambda stages: _build(stages, place, loaded))

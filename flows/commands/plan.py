@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, WaitOption, WeekOption
-from flows.home import locked, open_home
+from flows.home import locked
 from flows.log import log_to_home
-from flows.printing import print_json, print_line, print_note
+from flows.printing import print_json, print_line
 
 
 def plan(
@@ -16,13 +16,10 @@ def plan(
     json: JsonOption = False,
 ) -> None:
     """Plan one week on the published warehouse, without reading logs again: GPUs needed per deployment, and why."""
-    from flows.fleet import load_fleet
+    from flows.commands.opening import open_home_and_fleet
     from flows.processes import ended_by_signals
 
-    place = open_home(home)
-    loaded = load_fleet(fleet, place)
-    if loaded.is_example:
-        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    place, loaded = open_home_and_fleet(home, fleet)
     with locked(place, wait), ended_by_signals():
         log_to_home(place)
         from flows.catalog import load_catalog

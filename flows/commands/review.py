@@ -11,9 +11,9 @@ from flows.commands.options import (
     WaitOption,
     WeekOption,
 )
-from flows.home import locked, open_home
+from flows.home import locked
 from flows.log import log_to_home
-from flows.printing import print_json, print_line, print_note
+from flows.printing import print_json, print_line
 
 
 def review(
@@ -25,14 +25,11 @@ def review(
     json: JsonOption = False,
 ) -> None:
     """Ingest, build, plan and report one week: how many GPUs each deployment needs, and why."""
+    from flows.commands.opening import open_home_and_fleet
     from flows.execution import execution
-    from flows.fleet import load_fleet
     from flows.review import check_request, review_week
 
-    place = open_home(home)
-    loaded = load_fleet(fleet, place)
-    if loaded.is_example:
-        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    place, loaded = open_home_and_fleet(home, fleet)
     check_request(place, loaded, week)
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)

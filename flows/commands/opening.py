@@ -1,0 +1,18 @@
+"""What most commands begin with: the home, and the fleet file that holds for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.fleet import LoadedFleet, load_fleet
+from flows.home import Home, open_home
+from flows.printing import print_note
+
+
+def open_home_and_fleet(home: Path, fleet: Path | None) -> tuple[Home, LoadedFleet]:
+    """The home at `home` and the fleet file `fleet`, or the home's own, or the example, which is said in a note."""
+    place = open_home(home)
+    loaded = load_fleet(fleet, place)
+    if loaded.is_example:
+        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+    return place, loaded
