@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ def parse(
 
     InputError or ConfigError where a file named on the command line itself cannot be used.
     """
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers that start now: each has a core of its own
     sums: list[Future[dict[int, str]] | None] = []
     parts: list[list[Future[dict[str, Any]]]] = []
     for number, plan in enumerate(plans):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flows.reading.csv_rows import csv_spans
-from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, LineBatch, LineReader, clean
+from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
 from flows.reading.look import Look, whole_document
 from flows.reading.streams import ByteStream
 from transforms.fields.decode import one_after_the_other, parse, parse_slowly
@@ -47,7 +47,7 @@ class RecordStream:
         """Open nothing yet; only name the stream."""
         self._stream = ByteStream(self.seen.path, self.seen.compression, self.start, self.end)
 
-    def batches(self) -> Iterator[LineBatch]:
+    def batches(self) -> Iterator[LineBatch | BareLines]:
         """Batches of JSON texts with their positions."""
         if self.seen.layout in ("document", "array"):
             yield self._elements()

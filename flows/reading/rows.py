@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from flows.identifiers import hash_tenants
 from flows.reading.formats import module_of, with_defaults
-from flows.reading.lines import LineBatch
+from flows.reading.lines import BareLines, LineBatch
 from flows.reading.look import look
 from flows.reading.records import RecordStream, sha256_hex
 from flows.reading.tables import TableStream
@@ -64,16 +65,15 @@ class PartReader:
         if hasattr(module, "fields_of"):
             yield from self._table_pieces(module)
             return
-        batches: Iterable[LineBatch] = self.records.batches()
+        batches: Iterable[LineBatch | BareLines] = self.records.batches()
         if module.UNIT == "file":
             batches = [_merged(batches)]
         shape = getattr(module, "SHAPE", None)
         for batch in batches:
             typed, odd = typed_rows(batch, shape, module.LENIENT_IF) if shape else (None, batch)
             given = Batch(self.source_file, odd.lines, odd.positions, self.carry, typed)
-            parsed = module.canonicalise(given, self.source) if batch.lines else Parsed(pl.DataFrame())
-            raw = dict(zip(batch.positions, batch.lines, strict=True))
-            yield self._piece(parsed, raw.__getitem__, batch.too_long, batch.blank)
+            parsed = module.canonicalise(given, self.source) if batch.positions else Parsed(pl.DataFrame())
+            yield self._piece(parsed, _lookup(batch), batch.too_long, batch.blank)
         if hasattr(module, "rest"):
             yield self._piece(module.rest(self.carry, self.source), _no_raw, (), 0)
 
@@ -109,11 +109,16 @@ class PartReader:
         return rows.with_columns(content_id=ids if without.all() else ids.set(~without, None))
 
 
+def _lookup(batch: LineBatch | BareLines) -> Callable[[int], bytes]:
+    """The raw record at a position; nothing is split or indexed until the first is asked for."""
+    return lambda position: batch.lines[bisect_left(batch.positions, position)]
+
+
 def _no_raw(position: int) -> bytes:
     raise AssertionError(f"a row of the rest has no arrival or is rejected (record {position})")
 
 
-def _merged(batches: Iterable[LineBatch]) -> LineBatch:
+def _merged(batches: Iterable[LineBatch | BareLines]) -> LineBatch:
     out = LineBatch()
     blank = 0
     for batch in batches:

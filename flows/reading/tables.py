@@ -17,7 +17,7 @@ from transforms.errors import InputError, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from flows.reading.lines import LineBatch
+    from flows.reading.lines import BareLines, LineBatch
     from flows.reading.records import RecordStream
     from transforms.mapping import FieldMap
 
@@ -66,7 +66,7 @@ class TableStream:
                 listed = ", ".join(known[:12])
                 raise InputError(f"has no column '{name}'{nearest(name, known)} (its columns: {listed})")
 
-    def _json_table(self, decoder: CellDecoder, batch: LineBatch) -> TableBatch:
+    def _json_table(self, decoder: CellDecoder, batch: LineBatch | BareLines) -> TableBatch:
         decoded = decoder.decode(batch.lines, batch.positions)
         positions = pl.Series("source_position", decoded.positions, dtype=pl.Int64)
         flags = None

@@ -1,43 +1,52 @@
 """Plain JSON lines as typed columns in one go, strictly: what is not exactly of the declared shape is handed back.
 
-Arrow's reader refuses a batch in which any value has another type, a key stands twice or a line is no JSON (measured;
-it never casts); such a batch is halved until only the odd lines are left over, for the lenient way.
+DuckDB reads every value as the text it is written with (another nesting, a key that stands twice and a line that is no
+JSON are errors there; it is never let guess or cast), and the texts are cast strictly. A batch in which anything fails
+is halved until only the odd lines are left over, for the lenient way.
 """
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, cast
+import os
+import tempfile
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import polars as pl
-import pyarrow as pa
-import pyarrow.json as pj
 
-from flows.reading.lines import LineBatch
+from flows.reading.lines import MAX_LINE_BYTES, BareLines, LineBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+Shape = dict[str, Any]
 FEW_LINES = 64
 """So few lines are not halved any more."""
-_TYPES: dict[Any, pa.DataType] = {pl.String: pa.string(), pl.Int64: pa.int64(), pl.Float64: pa.float64()}
 
 
 def typed_rows(
-    batch: LineBatch, shape: Mapping[str, pl.DataType], odd_if: Sequence[bytes] = ()
+    batch: LineBatch | BareLines, shape: Mapping[str, pl.DataType], odd_if: Sequence[bytes] = ()
 ) -> tuple[pl.DataFrame | None, LineBatch]:
     """The lines of `batch` that are exactly of `shape`, with their `source_position`, and the lines that are not.
 
     A line that holds one of the bytes `odd_if` anywhere counts as not of the shape.
     """
+    nested = {name: pl.String() if isinstance(kind, pl.Struct) else kind for name, kind in shape.items()}
+    shapes = (dict(shape), nested)
+    if isinstance(batch, BareLines) and not any(mark in batch.block for mark in odd_if):
+        table = _read(batch.block, len(batch.positions), shapes)
+        if table is not None:
+            return _placed(table, batch.positions), LineBatch()
     plain, odd = _parted(batch, odd_if)
     frames: list[pl.DataFrame] = []
-    schemas = (_schema(shape), _schema({n: pl.String() if isinstance(t, pl.Struct) else t for n, t in shape.items()}))
-    pending = [(0, len(plain.lines))]
+    pending = [(0, len(plain.lines))] if plain.lines else []
     while pending:
         first, last = pending.pop()
-        table = _read(plain.lines[first:last], schemas, shape)
+        table = _read(b"\n".join(plain.lines[first:last]) + b"\n", last - first, shapes)
         if table is not None:
-            frames.append(table.with_columns(source_position=pl.Series(plain.positions[first:last], dtype=pl.Int64)))
+            frames.append(_placed(table, plain.positions[first:last]))
         elif last - first <= FEW_LINES:
             odd.lines.extend(plain.lines[first:last])
             odd.positions.extend(plain.positions[first:last])
@@ -47,11 +56,13 @@ def typed_rows(
     return pl.concat(frames) if frames else None, odd
 
 
-def _parted(batch: LineBatch, odd_if: Sequence[bytes]) -> tuple[LineBatch, LineBatch]:
+def _placed(table: pl.DataFrame, positions: list[int]) -> pl.DataFrame:
+    return table.with_columns(source_position=pl.Series(positions, dtype=pl.Int64))
+
+
+def _parted(batch: LineBatch | BareLines, odd_if: Sequence[bytes]) -> tuple[LineBatch, LineBatch]:
     """The lines of `batch` without and with any of the bytes `odd_if`."""
     plain, odd = LineBatch(), LineBatch()
-    if not any(mark in line for mark in odd_if for line in batch.lines):
-        return batch, odd
     for line, position in zip(batch.lines, batch.positions, strict=True):
         part = odd if any(mark in line for mark in odd_if) else plain
         part.lines.append(line)
@@ -59,61 +70,63 @@ def _parted(batch: LineBatch, odd_if: Sequence[bytes]) -> tuple[LineBatch, LineB
     return plain, odd
 
 
-def _read(
-    lines: list[bytes], schemas: tuple[pa.Schema, pa.Schema], shape: Mapping[str, pl.DataType]
-) -> pl.DataFrame | None:
-    block = b"\n".join(lines) + b"\n"
-    if not lines or not _is_text(block):
-        return None
-    for schema in schemas:
-        table = _strictly(block, schema)
-        if table is not None and len(table) == len(lines):
-            return _with_inner(table, shape) if schema is schemas[1] else table
-    return None
+def _read(block: bytes, rows: int, shapes: tuple[Shape, Shape]) -> pl.DataFrame | None:
+    """Lines as columns of the first shape; those of the second have objects written as JSON texts."""
+    with _in_memory(block) as path:
+        table = _strictly(path, shapes[0], rows)
+        if table is not None:
+            return table
+        table = _strictly(path, shapes[1], rows)
+    return None if table is None else _with_inner(table, shapes[0])
 
 
-def _strictly(block: bytes, schema: pa.Schema) -> pl.DataFrame | None:
-    options = pj.ParseOptions(explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior="ignore")
-    whole = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-    source = cast("IO[bytes]", pa.BufferReader(block))
+def _strictly(path: str, shape: Shape, rows: int) -> pl.DataFrame | None:
+    columns = {name: _text_type(kind) for name, kind in shape.items()}
+    query = "select * from read_json($1, format = 'newline_delimited', columns = $2, maximum_object_size = $3)"
     try:
-        return pl.DataFrame(pj.read_json(source, read_options=whole, parse_options=options))
-    except (pa.ArrowInvalid, UnicodeDecodeError):
+        found = _connection().sql(query, params=[path, columns, 2 * MAX_LINE_BYTES]).to_arrow_table()
+        table = pl.DataFrame(found).cast(pl.Schema(shape), strict=True)
+    except (duckdb.Error, UnicodeDecodeError, pl.exceptions.PolarsError):
         return None
+    return table if len(table) == rows else None
 
 
-def _with_inner(table: pl.DataFrame, shape: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+def _with_inner(table: pl.DataFrame, shape: Shape) -> pl.DataFrame | None:
     """`table` with its objects that were written as JSON texts decoded; None where one is no object of its shape."""
     for name, kind in shape.items():
         if not isinstance(kind, pl.Struct):
             continue
-        inner = table[name].fill_null("{}").str.replace_all("\n", " ", literal=True)
-        inner = inner.replace("", "{}")
-        block = ("\n".join(inner) + "\n").encode()
-        decoded = _strictly(block, _schema({field.name: field.dtype for field in kind.fields}))
-        if decoded is None or len(decoded) != len(table):
+        inner = table[name].fill_null("{}").str.replace_all("\n", " ", literal=True).replace("", "{}")
+        with _in_memory(("\n".join(inner) + "\n").encode()) as path:
+            decoded = _strictly(path, {field.name: field.dtype for field in kind.fields}, len(table))
+        if decoded is None:
             return None
         table = table.with_columns(decoded.to_struct(name))
     return table
 
 
-def _is_text(block: bytes) -> bool:
-    if block.isascii():
-        return True
-    try:
-        block.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _schema(shape: Mapping[str, Any]) -> pa.Schema:
-    return pa.schema([(name, _arrow_type(kind)) for name, kind in shape.items()])
-
-
-def _arrow_type(kind: Any) -> pa.DataType:
+def _text_type(kind: Any) -> str:
     if isinstance(kind, pl.Struct):
-        return pa.struct([(field.name, _arrow_type(field.dtype)) for field in kind.fields])
-    if isinstance(kind, pl.List):
-        return pa.list_(_arrow_type(kind.inner))
-    return next(arrow for plain, arrow in _TYPES.items() if kind == plain)
+        members = ", ".join(f'"{field.name}" {_text_type(field.dtype)}' for field in kind.fields)
+        return f"STRUCT({members})"
+    return f"{_text_type(kind.inner)}[]" if isinstance(kind, pl.List) else "VARCHAR"
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
+@contextmanager
+def _in_memory(block: bytes) -> Iterator[str]:
+    """Path under which the block can be read, that is gone with this process however it ends."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("lines"), "wb") as file:
+            file.write(block)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(block)
+        file.flush()
+        yield file.name

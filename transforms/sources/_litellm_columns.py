@@ -20,7 +20,7 @@ def columns_of(rows: pl.DataFrame) -> pl.DataFrame:
     metadata, asked = pl.col("metadata").struct, pl.col("proxy_server_request").struct
     error, own = metadata.field("error_information").struct, metadata.field("model_parameters").struct
     return rows.select(
-        *(pl.when(pl.col(name) != "").then(pl.col(name)).alias(name) for name in TEXTS),
+        *(_filled(pl.col(name)).alias(name) for name in TEXTS),
         "prompt_tokens",
         "source_position",
         "flags",
@@ -30,7 +30,7 @@ def columns_of(rows: pl.DataFrame) -> pl.DataFrame:
         attempted_retries=metadata.field("attempted_retries"),
         named_session_id=_filled(metadata.field("session_id")),
         named_agent_id=_filled(metadata.field("agent_id")),
-        queue_s=metadata.field("queue_time_seconds"),
+        queue_s=metadata.field("queue_time_seconds").fill_nan(None),
         call_origin=metadata.field("internal_call_origin"),
         error_code=error.field("error_code"),
         error_class=error.field("error_class"),
@@ -49,7 +49,9 @@ def columns_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _filled(value: pl.Expr) -> pl.Expr:
-    return pl.when(value != "").then(value)
+    """A text; NULL for "" and for an object or a list where a text belongs."""
+    is_text = (value != "") & ~value.str.starts_with("{") & ~value.str.starts_with("[")
+    return pl.when(is_text).then(value)
 
 
 def _usage(details: str, name: str, beside: str | None = None) -> pl.Expr:
@@ -69,9 +71,10 @@ def _answered() -> dict[str, pl.Expr]:
     choices = response.field("choices")
     first = choices.list.first().struct
     calls = choices.list.eval(pl.element().struct.field("message").struct.field("tool_calls").list.len())
+    used = response.field("content").list.eval(pl.element().struct.field("type") == "tool_use").list.sum()
     return {
         "finish_reason": pl.coalesce(first.field("finish_reason"), response.field("stop_reason")),
-        "tool_calls": pl.when(choices.list.len() > 0).then(calls.list.sum()),
+        "tool_calls": pl.when(choices.list.len() > 0).then(calls.list.sum()).otherwise(used),
     }
 
 

@@ -53,7 +53,9 @@ METADATA = pl.Struct(
 REQUEST = pl.Struct({**LIMITS, "messages": pl.List(pl.Struct({"role": pl.String}))})
 CALLS = pl.List(pl.Struct({"id": pl.String}))
 CHOICE = pl.Struct({"finish_reason": pl.String, "message": pl.Struct({"tool_calls": CALLS})})
-RESPONSE = pl.Struct({"stop_reason": pl.String, "choices": pl.List(CHOICE)})
+PARTS = pl.List(pl.Struct({"type": pl.String}))
+RESPONSE = pl.Struct({"choices": pl.List(CHOICE), "stop_reason": pl.String, "content": PARTS})
+"""In OpenAI's form, or in Anthropic's: of the content's parts only their kind."""
 SHAPE: Mapping[str, pl.DataType] = {
     **dict.fromkeys(TEXTS, pl.String()),
     "prompt_tokens": pl.Int64(),
@@ -63,8 +65,8 @@ SHAPE: Mapping[str, pl.DataType] = {
     "proxy_server_request": REQUEST,
     "response": RESPONSE,
 }
-LENIENT_IF = (b'"tool_result"', b'"tool_use"')
-"""Parts of messages in Anthropic's form: only the lenient way looks into them."""
+LENIENT_IF = (b'"tool_result"',)
+"""Kind of a message's part in Anthropic's form: only the lenient way looks into messages."""
 
 
 def lenient(batch: Batch) -> tuple[pl.DataFrame, list[Reject]]:
@@ -173,13 +175,12 @@ def _role(message: Any) -> str | None:
 
 
 def _response(value: Any) -> dict[str, Any]:
-    choices = at(value, "choices")
-    made = [_choice(choice) for choice in choices] if isinstance(choices, list) else None
-    content = at(value, "content")
-    if made is None and isinstance(content, list):  # Anthropic's form
-        calls = [{"id": None} for part in content if at(part, "type") == "tool_use"]
-        made = [{"finish_reason": text(at(value, "stop_reason")), "message": {"tool_calls": calls}}]
-    return {"stop_reason": text(at(value, "stop_reason")), "choices": made}
+    choices, content = at(value, "choices"), at(value, "content")
+    return {
+        "choices": [_choice(choice) for choice in choices] if isinstance(choices, list) else None,
+        "stop_reason": text(at(value, "stop_reason")),
+        "content": [{"type": text(at(part, "type"))} for part in content] if isinstance(content, list) else None,
+    }
 
 
 def _choice(value: Any) -> dict[str, Any]:
