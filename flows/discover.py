@@ -165,6 +165,27 @@ def _plan_known(plan: Plan, same: list[Entry], generations: list[Entry], unit: s
     return plan
 
 
+def told_apart(plans: Sequence[Plan], entries: Mapping[tuple[str, str], Entry]) -> list[Plan]:
+    """`plans`, where files of one format share a name in this run each as a generation of its own.
+
+    Transcripts are known by their base name, and two paths on a command line or two folders may end alike.
+    """
+    taken = {(plan.found.source.format, plan.found.source_file) for plan in plans if plan.entry is not None}
+    out = []
+    for plan in plans:
+        form, name = plan.found.source.format, plan.found.source_file
+        if plan.entry is None and plan.action == "read" and (form, name) in taken:
+            own = base_name(name)
+            numbers = range(2, len(taken) + len(entries) + 3)
+            names = (f"{own}{GENERATION}{number}" for number in numbers)
+            name = next(n for n in names if (form, n) not in taken and (form, n) not in entries)
+            plan = replace(plan, found=replace(plan.found, source_file=name))  # noqa: PLW2901
+        if plan.action == "read":
+            taken.add((form, name))
+        out.append(plan)
+    return out
+
+
 @dataclass
 class Digests:
     """sha256 of files, remembered in `path` by size and time stamps of each: a file that nobody touched is not read."""

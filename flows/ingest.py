@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.commit import Staged, commit
-from flows.discover import Digests, Plan, find_files, plan_file
+from flows.discover import Digests, Plan, find_files, plan_file, told_apart
 from flows.lake import clear_staging, manifest_path, settle
 from flows.manifest import read_manifest
 from flows.parts import Outcome, parse
@@ -103,7 +103,8 @@ def discover(
     home: Home, sources: Sequence[Source], base: Path, entries: Mapping[tuple[str, str], Entry], digests: Digests
 ) -> list[Plan]:
     """What to do with each file of `sources`, whose relative paths begin at `base`."""
-    return [plan_file(found, entries, home.catalog, digests) for found in find_files(sources, base)]
+    plans = [plan_file(found, entries, home.catalog, digests) for found in find_files(sources, base)]
+    return told_apart(plans, entries)
 
 
 def _results(
