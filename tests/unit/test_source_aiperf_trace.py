@@ -113,7 +113,7 @@ def test_prompts_in_words_have_no_length_and_leave_no_words():
 
 def test_blocks_that_do_not_fit_are_dropped_and_tokens_kept():
     rows = parse(turn(hash_ids=[1], timestamp=0), turn(hash_ids=[1, 2], timestamp=1)).rows
-    assert rows["prefix_block_ids"].to_list() == [[1], None]
+    assert rows["prefix_block_ids"].list.len().to_list() == [1, None]
     assert rows["prefix_block_tokens"].to_list() == [512, None]
     assert "hash_block_mismatch" in rows["flags"][1]
 
@@ -153,18 +153,32 @@ def test_a_head_holds_only_the_first_ids_of_a_long_prompt():
     assert names(long, {**long, "input_length": 40, "hash_ids": [1, 2, 3]}) == ["vllm-timed-trace"]
 
 
-def test_timed_traces_count_seconds_and_chunks_of_16():
+def timed(*stamps, carry=None, ids=(1, 2, 3), **settings):
     lines = [
-        json.dumps({"timestamp": t, "input_length": 33, "output_length": 5, "hash_ids": [1, 2, 3]}) for t in (0, 3.5)
+        json.dumps({"timestamp": t, "input_length": 33, "output_length": 5, "hash_ids": list(ids)}).encode()
+        for t in stamps
     ]
-    batch = Batch("a", [line.encode() for line in lines], [0, 1])
-    for unit, apart in (("s", 3_500_000), ("ms", 3_500)):
-        source = Source("vllm-timed-trace", "x", **{**vllm_timed_trace.DEFAULTS, "time_unit": unit})
-        rows = vllm_timed_trace.canonicalise(batch, source).rows
-        assert rows["arrived_at"].diff()[1] == apart
-        assert rows["prefix_block_ids"].to_list() == [[1, 2, 3]] * 2
-        assert rows["prefix_block_tokens"].to_list() == [16, 16]
-        batch.carry.clear()
+    batch = Batch("a", lines, list(range(len(lines))), {} if carry is None else carry)
+    return vllm_timed_trace.canonicalise(batch, Source("vllm-timed-trace", "x", **vllm_timed_trace.DEFAULTS | settings))
+
+
+def test_timed_traces_count_seconds_and_chunks_of_16():
+    assert timed(0, 3.5).rows["arrived_at"].diff()[1] == 3_500_000
+    assert timed(0, 3.5, time_unit="ms").rows["arrived_at"].diff()[1] == 3_500
+    assert timed(0, 3.5).rows["prefix_block_tokens"].to_list() == [16, 16]
+    assert timed(0, block_tokens=512).rows["flags"].to_list() == [["assumed_origin", "hash_block_mismatch"]]
+
+
+def test_block_ids_are_their_file_s_own():
+    carry = {}
+    here = [*timed(0, 1, carry=carry).rows["prefix_block_ids"], *timed(2, carry=carry).rows["prefix_block_ids"]]
+    assert [ids.to_list() for ids in here] == [here[0].to_list()] * 3
+    assert len(set(here[0])) == 3
+    assert not set(here[0]) & set(timed(7).rows["prefix_block_ids"][0])
+    given = {"session_id": "s", "input_length": 600, "hash_ids": [1, 2]}
+    first, second = parse({**given, "timestamp": 0}, {**given, "delay": 1}).rows["prefix_block_ids"].to_list()
+    assert first == second
+    assert first != parse({**given, "timestamp": 5}).rows["prefix_block_ids"].to_list()[0]
 
 
 def test_vidur_rows_are_read_by_header_name(tmp_path):

@@ -6,14 +6,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from transforms.fields.clock import in_range, origin_us
 from transforms.fields.decode import at
 from transforms.fields.numbers import count, seconds
 from transforms.fields.words import text
-from transforms.sources._trace_line import session_start_us, sizes
+from transforms.sources._trace_line import own_ids, session_start_us, sizes
 
 if TYPE_CHECKING:
     from transforms.fields.decode import Record
@@ -43,8 +40,8 @@ def node_row(record: Record, source: Source, carry: dict[str, Any]) -> dict[str,
     root = carry.setdefault("play_roots", {}).setdefault(play, own)
     turns[play, own] = turns.get((play, own), 0) + 1
     found = sizes(value, source.block_tokens or carry.get("block_tokens"), flags)
-    if found["prefix_block_ids"] is not None:
-        found["prefix_block_ids"] = _own_ids(found["prefix_block_ids"], play)
+    salt = int.from_bytes(hashlib.sha256(f"dynamo {play}".encode()).digest()[:8])
+    found["prefix_block_ids"] = own_ids(found["prefix_block_ids"], salt)
     return {
         "source_position": record.position,
         "request_id": f"{play}:{name}",
@@ -57,12 +54,6 @@ def node_row(record: Record, source: Source, carry: dict[str, Any]) -> dict[str,
         "logged_tool_wait_s": wait_s,
         "flags": flags,
     }
-
-
-def _own_ids(ids: list[int], play: str | None) -> pl.Series:
-    """Block ids that are local to a play, made unique across plays."""
-    salt = int.from_bytes(hashlib.sha256(f"dynamo {play}".encode()).digest()[:8])
-    return pl.Series(np.array(ids, dtype=np.uint64) + np.uint64(salt), dtype=pl.UInt64)
 
 
 def session_rows(record: Record, source: Source, carry: dict[str, Any]) -> list[dict[str, Any]]:

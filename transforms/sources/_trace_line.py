@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
 
 from transforms.batches import Parsed, Reject
 from transforms.fields.clock import Clock, clock_of, origin_us
@@ -23,8 +27,11 @@ CUT_IDS = 50
 """A head holds so many of a list's elements (flows/reading/look.py); there may have been more."""
 
 
-def trace_rows(batch: Batch, source: Source) -> Parsed:
-    """One row per line, stamps counted from the origin; block ids that do not fit the length are dropped."""
+def trace_rows(batch: Batch, source: Source, salt: int | None = None) -> Parsed:
+    """One row per line, stamps counted from the origin; block ids that do not fit the length are dropped.
+
+    `salt` makes block ids the file's own; None for ids that mean the same in every file.
+    """
     decoded = decode(batch, KEYS)
     origin_flags: list[str] = []
     origin = origin_us(source, origin_flags)
@@ -32,10 +39,24 @@ def trace_rows(batch: Batch, source: Source) -> Parsed:
     rows, rejects = [], list(decoded.rejects)
     for record in decoded.records:
         try:
-            rows.append(_row(record, origin, [*origin_flags, *record.flags], clock, source))
+            row = _row(record, origin, [*origin_flags, *record.flags], clock, source)
+            rows.append({**row, "prefix_block_ids": own_ids(row["prefix_block_ids"], salt)})
         except ValueError as error:
             rejects.append(Reject(record.position, str(error)))
     return Parsed(frame(rows), rejects)
+
+
+def file_salt(batch: Batch) -> int:
+    """A number of the file's first record, the same in all of its batches: for block ids that count inside a file."""
+    salt: int = batch.carry.setdefault("salt", int.from_bytes(hashlib.sha256(batch.lines[0]).digest()[:8]))
+    return salt
+
+
+def own_ids(ids: list[int] | None, salt: int | None) -> list[int] | pl.Series | None:
+    """Block ids made unique by `salt` (modulo 2^64), as they are without one."""
+    if ids is None or salt is None:
+        return ids
+    return pl.Series(np.array(ids, dtype=np.uint64) + np.uint64(salt), dtype=pl.UInt64)
 
 
 def offset_clock(source: Source, carry: dict[str, Any]) -> Clock:

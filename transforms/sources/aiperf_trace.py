@@ -4,7 +4,7 @@ Source: log_formats.md §10 and aiperf 0.13 (dataset/loader/models.py). A line h
 messages or payload; only the first says how long the prompt is. `delay` is ms from the end of the turn before it, which
 is not in the trace: such a turn arrives that much after the turn before it (`assumed_arrival`), and the wait is kept.
 A session without any stamp starts at the origin, or under `session_rate_per_s` at a point of a Poisson process
-(`assumed_start`).
+(`assumed_start`). Block ids count inside one file: its first record makes them its own.
 
 What input_length counts: the whole prompt (`context_mode` message_array_*, `cached_tokens = "inside"`: the default),
 or the new tokens of a turn, what came before standing outside (`context_mode` deltas_*, `cached_tokens = "outside"`:
@@ -23,7 +23,7 @@ from transforms.fields.numbers import count, seconds
 from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import text
 from transforms.finish import frame
-from transforms.sources._trace_line import KEYS, offset_clock, session_start_us, sizes
+from transforms.sources._trace_line import KEYS, file_salt, offset_clock, own_ids, session_start_us, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,9 +74,11 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     decoded = decode(batch, (*KEYS, "delay", "session_id"))
     clock = offset_clock(source, batch.carry)
     rows, rejects = [], list(decoded.rejects)
+    salt = file_salt(batch)
     for record in decoded.records:
         try:
-            rows.append(_row(record, clock, source, batch.carry))
+            row = _row(record, clock, source, batch.carry)
+            rows.append({**row, "prefix_block_ids": own_ids(row["prefix_block_ids"], salt)})
         except ValueError as error:
             rejects.append(Reject(record.position, str(error)))
     return Parsed(frame(rows), rejects)

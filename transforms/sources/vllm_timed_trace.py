@@ -1,15 +1,15 @@
 """Traces for `vllm bench serve --dataset-name timed_trace`: Mooncake's keys, seconds, ids of chunks of 16 tokens.
 
 Source: vllm-project/vllm#39795. A stamp is multiplied by `--timed-trace-sec-multiplier` (1: seconds; `time_unit` says
-otherwise), an id stands for `--timed-trace-chunk-hash-size` tokens (16; `block_tokens`). The keys can be renamed there;
-such a file is read through `mapped`.
+otherwise), an id stands for `--timed-trace-chunk-hash-size` tokens (16; `block_tokens`) and counts inside its file. The
+keys can be renamed there; such a file is read through `mapped`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transforms.sources._trace_line import are_blocks_of, trace_rows
+from transforms.sources._trace_line import are_blocks_of, file_salt, trace_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transforms.fleet import Source
 
 FORMAT = "vllm-timed-trace"
-UNIT = "line"
+UNIT = "stream"
 CHUNK_TOKENS = 16
 """vLLM's default of --timed-trace-chunk-hash-size."""
 MOONCAKE_TOKENS = 512
@@ -37,4 +37,4 @@ def recognise(head: Head) -> str | None:
 
 def canonicalise(batch: Batch, source: Source) -> Parsed:
     """One row per line; ids that do not fit the length are dropped (`hash_block_mismatch`), tokens kept."""
-    return trace_rows(batch, source)
+    return trace_rows(batch, source, file_salt(batch))
