@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.canonical import SCHEMA, SORT_KEYS
-from transforms.identity import number_content, request_ids, shares_instant
+from transforms.identity import decided, number_content, request_ids, shares_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,11 +98,12 @@ class DateMerge:
 
     def _merged(self, staged: pl.DataFrame, lake: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         """All rows of a slice in the lake's order; columns that are all NULL may be left out."""
-        kept = _decided(lake, self.decisions)
+        kept = decided(lake, self.decisions)
         if len(kept) < len(lake):
             _add(tally.displaced, lake.join(kept, on="row", how="anti"))
-        fresh = _decided(staged, self.decisions)
+        fresh = decided(staged, self.decisions)
         both = fresh if kept.is_empty() else pl.concat([kept, fresh], how="diagonal")
+        both = both.with_columns(pl.col("attempt").fill_null(1))
         if not both["arrived_at"].is_sorted():
             both = both.sort("arrived_at", maintain_order=True)
         tied = shares_instant(both["arrived_at"]).to_numpy()
@@ -216,15 +217,6 @@ def _untied(rows: pl.DataFrame) -> pl.DataFrame:
     if fresh["content_id"].null_count() < len(fresh):
         both = both.unique(subset=["source", "request_id", "attempt"], keep="first", maintain_order=True)
     return both.sort(*SORT_KEYS, maintain_order=True)
-
-
-def _decided(rows: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:
-    """`rows` without those that do not stay, with the attempt numbers that were found."""
-    if decisions.is_empty() or rows.is_empty():
-        return rows
-    joined = rows.join(decisions.rename({"attempt": "found"}), on=("origin", "row"), how="left", maintain_order="left")
-    kept = joined.filter(pl.col("keep").fill_null(value=True))
-    return kept.with_columns(attempt=pl.coalesce("found", "attempt")).drop("found", "keep")
 
 
 def _add(counts: dict[tuple[str, str], int], rows: pl.DataFrame) -> None:

@@ -88,6 +88,8 @@ def resolve(rows: pl.DataFrame) -> pl.DataFrame:
     precedence stays, then of most output, then the earliest. Attempts of one call without distinct numbers of their
     own are numbered by arrival; a call that was logged on two paths at once is one.
     """
+    calls = rows.select(pl.col("source").hash() ^ pl.col("request_id").hash()).to_series()
+    rows = rows.filter(calls.is_duplicated())  # one that is alone has nothing to settle
     own = pl.coalesce("record_id", pl.concat_str("request_id", pl.lit("#"), pl.col("attempt").fill_null(0)))
     by_rank = ["precedence", "output_tokens", "arrived_at", "origin", "source_file", "source_position", "row"]
     ranked = rows.with_columns(own.alias("key"), pl.col("precedence").fill_null(0)).sort(
@@ -97,10 +99,26 @@ def resolve(rows: pl.DataFrame) -> pl.DataFrame:
     kept = ranked.filter("keep").sort("source", "request_id", "arrived_at", "attempt", "key", nulls_last=True)
     kept = kept.with_columns(keep=~_is_twin())
     kept = kept.with_columns(number=_attempt_number().over("source", "request_id"))
-    changed = kept.filter(~pl.col("keep") | pl.col("number").ne_missing(pl.col("attempt")))
+    changed = kept.filter(~pl.col("keep") | (pl.col("number") != pl.col("attempt").fill_null(1)))
     columns = ("origin", "row", "keep", "attempt")
     dropped = ranked.filter(~pl.col("keep"))
     return pl.concat([dropped.select(columns), changed.with_columns(attempt="number").select(columns)])
+
+
+def settled(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of one file in memory, each once and with its attempt number, as `resolve` finds them."""
+    placed = rows.with_columns(origin=pl.lit(0, dtype=pl.Int32), row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    found = resolve(placed.filter(pl.col("request_id").is_not_null()).select(*RESOLVE_COLUMNS, "origin", "row"))
+    return decided(placed, found).drop("origin", "row").with_columns(pl.col("attempt").fill_null(1))
+
+
+def decided(rows: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:
+    """`rows` without those that do not stay, with the attempt numbers that `resolve` found."""
+    if decisions.is_empty() or rows.is_empty():
+        return rows
+    joined = rows.join(decisions.rename({"attempt": "found"}), on=("origin", "row"), how="left", maintain_order="left")
+    kept = joined.filter(pl.col("keep").fill_null(value=True))
+    return kept.with_columns(attempt=pl.coalesce("found", "attempt")).drop("found", "keep")
 
 
 def _is_twin() -> pl.Expr:

@@ -17,7 +17,7 @@ from flows.reading.tables import TableStream
 from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
 from transforms.finish import NO_ARRIVAL, finish
-from transforms.identity import content_ids, number_content
+from transforms.identity import content_ids, number_content, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -159,4 +159,4 @@ def read_rows(path: Path, source: Source, *, key: bytes | None = None, catalog: 
 
 def numbered(rows: pl.DataFrame) -> pl.DataFrame:
     """`rows` of one file in file order, those without an id named by their content and its occurrence."""
-    return number_content(rows, rows.clear()).drop("content_id")
+    return settled(number_content(rows, rows.clear()).drop("content_id"))
