@@ -68,7 +68,7 @@ def test_planning_again_writes_the_same_bytes(home: Home) -> None:
 def test_the_week_before_is_planned_anew_under_another_fleet(home: Home) -> None:
     planned(home)
     before = digests(home)
-    dearer = FLEET + "\n[prices]\n\"H100-SXM-80GB\" = 9.5\n"
+    dearer = FLEET + '\n[prices]\n"H100-SXM-80GB" = 9.5\n'
     planned(home, "2026-W48", dearer)
     changed = {name.split("/")[1] for name, digest in digests(home).items() if before[name] != digest}
     assert changed == {"week=2026-W47", "week=2026-W48"}
