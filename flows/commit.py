@@ -22,8 +22,9 @@ from flows.lake import (
 )
 from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import Entry, manifest_frame
-from flows.merge import DateMerge, Tally, open_run
+from flows.merge import DateMerge, Tally
 from flows.resolving import NO_DECISIONS, day_number, decisions_of, lake_origin
+from flows.runs import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ def _merge_requests(
 ) -> Merged:
     infos = [run for file in staged for run in file.runs]
     owners = [file.key for file in staged for _ in file.runs]
-    runs = [open_run(origin, run["path"], run["bytes"]) for origin, run in enumerate(infos)]
+    runs = [open_run(origin, run) for origin, run in enumerate(infos)]
     days = request_days(home)
     reread = [file.key for file in staged if file.is_reread]
     has_ids = any(run["has_ids"] for run in infos)
@@ -203,7 +204,8 @@ def _entry(file: Staged, loaded: int, before: Entry | None) -> Entry:
     assert plan.seen is not None
     rejected = len(file.rejects)
     duplicates = file.read - loaded - rejected
-    stamps = [_EPOCH + timedelta(microseconds=run[name]) for run in file.runs for name in ("first_us", "last_us")]
+    edges = (us for run in file.runs for us in (run["marks_us"][0], run["last_us"]))
+    stamps = [_EPOCH + timedelta(microseconds=us) for us in edges]
     stamps += [at for at in (before.first_arrived_at, before.last_arrived_at) if at] if before else []
     total_duplicates = duplicates + (before.duplicates if before else 0)
     is_plain = plan.seen.compression == "none" and plan.seen.layout in ("lines", "csv")

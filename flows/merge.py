@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.runs import BATCH_ROWS, PLACE
 from transforms.canonical import SCHEMA, SORT_KEYS
 from transforms.identity import decided, number_content, request_ids, shares_instant
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     Places = np.ndarray[Any, np.dtype[np.bool_]]
 
     from flows.lake_files import RequestsWriter
+    from flows.runs import Run
 
 SLICE_ROWS = 262_144
 SLICE_BYTES = 64 << 20
 """What one slice of time may hold in memory: the smaller of both."""
-PLACE: dict[str, pl.DataType] = {"origin": pl.Int32(), "row": pl.UInt32()}
 NEEDED: dict[str, pl.DataType] = {
     **{name: SCHEMA[name] for name in (*SORT_KEYS, "source_file", "source_position")},
     "content_id": pl.UInt64(),
@@ -37,31 +37,6 @@ _EPOCH_AT = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A sorted run in memory-mapped form; `origin` is its number among all runs."""
-
-    origin: int
-    rows: pl.DataFrame
-    bytes_per_row: float
-
-    def between(self, start_us: int, end_us: int) -> pl.DataFrame:
-        """Its rows that arrived in [start, end), with `origin` and `row` (their number in the run)."""
-        stamps = self.rows["arrived_at"].to_physical()
-        first, last = (int(stamps.search_sorted(us, side="left")) for us in (start_us, end_us))
-        rows = self.rows.slice(first, last - first)
-        return rows.with_columns(
-            origin=pl.lit(self.origin, dtype=pl.Int32), row=pl.int_range(first, last, dtype=pl.UInt32)
-        )
-
-
-def open_run(origin: int, path: str, size_bytes: int) -> Run:
-    """The run at `path`, mapped, not read."""
-    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-    rows = pl.DataFrame(table)
-    return Run(origin, rows, size_bytes / max(len(rows), 1))
 
 
 @dataclass
@@ -147,8 +122,9 @@ class DateMerge:
         step = max(slice_rows // 8, 1)
         marks = [(group.first_us, group.rows) for group in groups]
         for run in self.runs:
-            day = run.between(start_us, start_us + _DAY_US)["arrived_at"].to_physical()
-            marks += [(us, step) for us in day.gather_every(step, step - 1)]
+            every = max(step, BATCH_ROWS)
+            day = (us for us in run.stamps_us(every) if start_us <= us < start_us + _DAY_US)
+            marks += [(us, every) for us in day]
         held = 0
         last_us = start_us
         for us, rows in sorted(marks):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from flows.lake import requests_paths
-from flows.merge import PLACE
+from flows.runs import PLACE
 from transforms.canonical import SCHEMA
 from transforms.identity import RESOLVE_COLUMNS, resolve
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flows.home import Home
-    from flows.merge import Run
+    from flows.runs import Run
 
 BUCKET_ROWS = 1_500_000
 """Rows with ids looked at together; more are done in turns, by a hash of the id."""
@@ -40,8 +40,8 @@ def decisions_of(
     home: Home, runs: Sequence[Run], days: Sequence[str], reread: Sequence[tuple[str, str]]
 ) -> pl.DataFrame:
     """What `resolve` finds over all runs and lake dates; the lake rows of `reread` files are left out."""
-    identified = [run for run in runs if "request_id" in run.rows.columns]
-    buckets = -(-sum(len(run.rows) for run in identified) // BUCKET_ROWS)
+    identified = [run for run in runs if "request_id" in (*run.columns, *run.constants)]
+    buckets = -(-sum(run.rows for run in identified) // BUCKET_ROWS)
     found = [NO_DECISIONS]
     for bucket in range(buckets):
         staged = pl.concat([_with_ids(run, bucket, buckets) for run in identified])
@@ -52,12 +52,11 @@ def decisions_of(
 
 
 def _with_ids(run: Run, bucket: int, buckets: int) -> pl.DataFrame:
-    present = [name for name in RESOLVE_COLUMNS if name in run.rows.columns]
-    rows = run.rows.select(present).with_row_index("row").filter(pl.col("request_id").is_not_null())
+    rows = run.select(RESOLVE_COLUMNS).filter(pl.col("request_id").is_not_null())
     if buckets > 1:
         rows = rows.filter(pl.col("request_id").hash() % buckets == bucket)
-    missing = [pl.lit(None, dtype=SCHEMA[name]).alias(name) for name in RESOLVE_COLUMNS if name not in present]
-    return rows.with_columns(*missing, origin=pl.lit(run.origin, dtype=pl.Int32)).select(*COLUMNS)
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in COLUMNS.items() if name not in rows.columns]
+    return rows.with_columns(missing).select(*COLUMNS)
 
 
 def _same_ids(home: Home, day: str, origin: int, ids: pl.DataFrame, reread: Sequence[tuple[str, str]]) -> pl.DataFrame:

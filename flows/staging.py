@@ -12,6 +12,7 @@ from flows.home import Home
 from flows.identifiers import tenant_key
 from flows.reading.records import RecordStream
 from flows.reading.rows import PartReader
+from flows.runs import write_run
 
 if TYPE_CHECKING:
     from flows.reading.look import Look
@@ -82,22 +83,4 @@ def _flush(held: list[Piece], folder: Path, number: int) -> list[dict[str, Any]]
     held.clear()
     if not frames:
         return []
-    rows = pl.concat(frames)
-    if not rows["arrived_at"].is_sorted():
-        rows = rows.sort("arrived_at", maintain_order=True)
-    empty = [name for name in rows.columns if rows[name].null_count() == len(rows)]
-    path = folder / f"{number:05}.arrow"
-    rows.drop(empty).write_ipc(path, record_batch_size=len(rows))
-    days = rows["arrived_at"].dt.date().unique().sort()
-    return [
-        {
-            "path": str(path),
-            "rows": len(rows),
-            "bytes": rows.estimated_size(),
-            "dates": [day.isoformat() for day in days],
-            "first_us": rows["arrived_at"].to_physical()[0],
-            "last_us": rows["arrived_at"].to_physical()[-1],
-            "has_ids": rows["request_id"].null_count() < len(rows),
-            "has_content": rows["request_id"].null_count() > 0,
-        }
-    ]
+    return [write_run(pl.concat(frames), folder / f"{number:05}.arrow")]

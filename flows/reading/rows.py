@@ -152,11 +152,11 @@ def read_rows(path: Path, source: Source, *, key: bytes | None = None, catalog: 
         rows.sort("arrived_at", "source", "request_id", "attempt", maintain_order=True),
         [reject for piece in pieces for reject in piece.rejects],
         sum(piece.ignored for piece in pieces) + records.ignored,
-        sum(piece.duplicates for piece in pieces),
+        sum(piece.duplicates for piece in pieces) + sum(map(len, frames)) - len(rows),
         records.status,
     )
 
 
 def numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows` of one file in file order, those without an id named by their content and its occurrence."""
+    """`rows` of one file in file order, each once, those without an id named by their content and its occurrence."""
     return settled(number_content(rows, rows.clear()).drop("content_id"))

@@ -76,9 +76,10 @@ def test_no_row_is_lost_doubled_or_invented(tmp_path_factory, data):
         half = len(text) // 2 if kind == "members" else 0
         text = gzip.compress(text[:half]) + gzip.compress(text[half:])
     found = read(folder, text)
-    assert sorted(found.rows["request_id"].to_list()) == sorted(f"r{n}" for n in numbers_)
+    assert sorted(found.rows["request_id"].to_list()) == sorted({f"r{n}" for n in numbers_})
+    assert found.duplicates == len(numbers_) - len(set(numbers_))
     blank = sum(not line.strip() for line in mixed)
-    assert len(found.rows) + len(found.rejects) + blank == len(mixed)
+    assert len(found.rows) + found.duplicates + len(found.rejects) + blank == len(mixed)
     assert found.ignored == blank
 
 

@@ -1,0 +1,115 @@
+"""Sorted runs: parsed rows on disk, in order of arrival, read back by spans of time without holding a whole run."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.canonical import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BATCH_ROWS = 32_768
+"""Rows of a run that are read together."""
+PLACE: dict[str, pl.DataType] = {"origin": pl.Int32(), "row": pl.UInt32()}
+"""Where a row stands: the number of its run, and its own number in there."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as `write_run` described it; `origin` is its number among all runs of an ingest."""
+
+    origin: int
+    path: str
+    rows: int
+    bytes_per_row: float
+    columns: tuple[str, ...]
+    constants: dict[str, Any]
+    marks_us: list[int]
+
+    def between(self, start_us: int, end_us: int) -> pl.DataFrame:
+        """Its rows that arrived in [start, end), with their place; columns that are all NULL may be left out."""
+        first = max(bisect_left(self.marks_us, start_us) - 1, 0)
+        last = bisect_right(self.marks_us, end_us - 1)
+        rows = self._read(self.columns, first, last)
+        stamps = rows["arrived_at"].to_physical()
+        begin, end = (int(stamps.search_sorted(us, side="left")) for us in (start_us, end_us))
+        return rows.slice(begin, end - begin)
+
+    def select(self, names: Sequence[str]) -> pl.DataFrame:
+        """All its rows with these columns, as far as it has them, and their place."""
+        return self._read([name for name in names if name in self.columns], 0, len(self.marks_us))
+
+    def stamps_us(self, step: int) -> list[int]:
+        """Every `step`-th arrival, from the first batch to the last."""
+        every = max(step // BATCH_ROWS, 1)
+        return self.marks_us[every - 1 :: every]
+
+    def _read(self, names: Sequence[str], first: int, last: int) -> pl.DataFrame:
+        stored = [self.columns.index(name) for name in names]
+        with pa.OSFile(self.path, "rb") as file:
+            reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=stored))
+            table = pa.Table.from_batches([reader.get_batch(n) for n in range(first, last)], reader.schema)
+        rows = pl.DataFrame(table)
+        constants = [pl.lit(value, dtype=SCHEMA[name]).alias(name) for name, value in self.constants.items()]
+        begin = first * BATCH_ROWS
+        return rows.with_columns(
+            *constants,
+            origin=pl.lit(self.origin, dtype=pl.Int32),
+            row=pl.int_range(begin, begin + len(rows), dtype=pl.UInt32),
+        )
+
+
+def open_run(origin: int, info: dict[str, Any]) -> Run:
+    """The run that `write_run` described as `info`."""
+    return Run(
+        origin,
+        info["path"],
+        info["rows"],
+        info["bytes"] / info["rows"],
+        tuple(info["columns"]),
+        info["constants"],
+        info["marks_us"],
+    )
+
+
+def write_run(rows: pl.DataFrame, path: Path) -> dict[str, Any]:
+    """Write rows in order of arrival; gives where they are and what is in them, as a plain dict.
+
+    Columns of one value are not written but named among the `constants`, those of none not at all.
+    """
+    if not rows["arrived_at"].is_sorted():
+        rows = rows.sort("arrived_at", maintain_order=True)
+    has_ids = rows["request_id"].null_count() < len(rows)
+    days = rows["arrived_at"].dt.date().unique().sort()
+    size_bytes = rows.estimated_size()
+    constants = {name: rows[name][0] for name in rows.columns if _is_constant(rows[name])}
+    empty = [name for name in rows.columns if rows[name].null_count() == len(rows)]
+    stored = rows.drop(*empty, *constants)
+    stored.write_ipc(path, record_batch_size=BATCH_ROWS)
+    return {
+        "path": str(path),
+        "rows": len(rows),
+        "bytes": size_bytes,
+        "columns": stored.columns,
+        "constants": {name: [] if name == "flags" else value for name, value in constants.items()},
+        "dates": [day.isoformat() for day in days],
+        "marks_us": rows["arrived_at"].to_physical().gather_every(BATCH_ROWS).to_list(),
+        "last_us": rows["arrived_at"].to_physical()[-1],
+        "has_ids": has_ids,
+        "has_content": rows["request_id"].null_count() > 0,
+    }
+
+
+def _is_constant(column: pl.Series) -> bool:
+    if column.name == "flags":
+        return not column.list.len().sum()
+    if column.name in ("arrived_at", "source_position", "content_id") or isinstance(column.dtype, pl.List):
+        return False
+    return not column.null_count() and bool((column == column[0]).all())
