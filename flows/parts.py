@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows.discover import prefix_digests
 from flows.reading.formats import module_of
-from flows.reading.recognise import advice, candidates
+from flows.reading.recognise import candidates
+from flows.reading.tables import LACKS_COLUMN
 from flows.staging import PartJob, parse_part
 from transforms.batches import Head
 from transforms.errors import ConfigError, InputError
@@ -78,27 +79,28 @@ def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) ->
             advance()
         _check_used(plan, results)
     except InputError as error:
+        reason = str(error) + (_likely(plan, "") if str(error).startswith(LACKS_COLUMN) else "")
         if plan.found.is_named:
-            raise
-        return str(error)
+            raise InputError(reason) from error
+        return reason
     return results
 
 
 def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
-    """InputError where nothing of a new file is of use: it has another format, cannot serve, or is damaged."""
-    rejects = sum(len(part["rejects"]) for part in results)
-    if plan.entry is not None or any(part["runs"] for part in results):
+    """InputError where all that was read of a new file is rejected: it is of another format, or damaged throughout."""
+    rejects = [reject for part in results for reject in part["rejects"]]
+    if not rejects or plan.entry is not None or any(part["runs"] for part in results):
         return
+    hint = _likely(plan, "; check --format and the file")
+    reason = f"({len(rejects)} rejected: {rejects[0][1]})"
+    raise InputError(f"no record could be read as {plan.found.source.format} {reason}{hint}")
+
+
+def _likely(plan: Plan, otherwise: str) -> str:
+    """What the file looks like when it is not what was asked, as the end of a line; `otherwise` if nothing."""
     head = plan.seen.head if plan.seen else Head("")
-    told = advice(head)
-    if told is not None:
-        raise InputError(told)
-    if not rejects:
-        return
-    reason = results[0]["rejects"][0][1] if results[0]["rejects"] else "damaged"
     likely = [name for name in candidates(head) if name != plan.found.source.format]
-    hint = f"it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else "check --format and the file"
-    raise InputError(f"no record could be read as {plan.found.source.format} ({rejects} rejected: {reason}); {hint}")
+    return f"; it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else otherwise
 
 
 def _summed(plan: Plan, sha256: str, digests: Digests) -> Plan:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transforms.mapping import FieldMap
 
 PARQUET_ROWS = 65_536
+LACKS_COLUMN = "has no column"
 WRONG_WIDTH = "wrong number of fields"
 
 
@@ -64,7 +65,7 @@ class TableStream:
         for name in self.mapping.required:
             if name not in known:
                 listed = ", ".join(known[:12])
-                raise InputError(f"has no column '{name}'{nearest(name, known)} (its columns: {listed})")
+                raise InputError(f"{LACKS_COLUMN} '{name}'{nearest(name, known)} (its columns: {listed})")
 
     def _json_table(self, decoder: CellDecoder, batch: LineBatch | BareLines) -> TableBatch:
         decoded = decoder.decode(batch.lines, batch.positions)
