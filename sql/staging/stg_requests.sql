@@ -11,18 +11,30 @@ with typed as (
     from raw_requests
 ),
 
+-- a session that only LiteLLM's fall-back id names is one from its second call on
+unproven as (
+    select source, session_id
+    from typed
+    where list_contains(known_flags, 'session_unproven')
+    group by source, session_id
+    having count(distinct request_id) = 1
+),
+
 told as (
     select
         *,
         known_operation = 'chat' and not list_has_any(known_flags, ['aggregate', 'synthetic']) as is_chat,
+        known_served_by = 'gateway_cache' and starts_with(record_id, request_id) as is_repeat,
         arrived_utc_at + to_microseconds(cast(round(e2e_s * 1e6) as bigint)) as ended_utc_at
     from typed
 )
 
 select
-    told.request_id,
-    coalesce(told.attempt, 1) as attempt,
-    told.session_id, told.agent_id, told.turn,
+    -- answers from the gateway's cache share the id of the answer they repeat, and are requests of their own
+    case when told.is_repeat then told.record_id else told.request_id end as request_id,
+    case when told.is_repeat then 1 else coalesce(told.attempt, 1) end as attempt,
+    case when unproven.session_id is null then told.session_id end as session_id,
+    told.agent_id, told.turn,
     strftime(told.arrived_utc_at, '%G-W%V') as week,
     cast(told.arrived_utc_at as date) as arrival_date,
     told.arrived_utc_at as arrived_at,
@@ -45,3 +57,4 @@ select
     told.known_flags as flags
 from told
 left join raw_serves on told.model is not distinct from raw_serves.model
+left join unproven on told.source = unproven.source and told.session_id = unproven.session_id
