@@ -56,8 +56,9 @@ with locked(home), execution(home) as way:
         try:
             way.run("nap", lambda stages: stages.run("nap", nap_until, number, home.root, stages.executor))
         except BaseException as error:
-            print(repr(error), started(int((home.root / "napping").read_text())), flush=True)
+            napped = int((home.root / "napping").read_text())
             (home.root / "napping").unlink()
+            print(repr(error), started(napped), flush=True)
 """
 
 
