@@ -215,7 +215,7 @@ def _entry(file: Staged, loaded: int, before: Entry | None) -> Entry:
         source_file=file.key[1],
         sha256=plan.sha256,
         size_bytes=plan.size_bytes,
-        settings_id=settings_id(plan.found.source),
+        settings_id=settings_id(plan.found.source, plan.found.identifiers),
         status=file.status,
         read=file.read + (before.read if before else 0),
         loaded=loaded + (before.loaded if before else 0),

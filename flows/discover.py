@@ -37,6 +37,8 @@ class Found:
     source: Source
     source_file: str
     is_named: bool
+    identifiers: str
+    """"hashed" or "plain": how tenants are kept."""
     ordinal: int = 0
 
 
@@ -58,14 +60,14 @@ class Plan:
     reason: str = ""
 
 
-def find_files(sources: Sequence[Source], base: Path) -> list[Found]:
+def find_files(sources: Sequence[Source], base: Path, identifiers: str) -> list[Found]:
     """The files of `sources`, whose relative paths begin at `base`; in order of source and name, none twice.
 
     InputError where a source matches nothing.
     """
     files: dict[Path, Found] = {}
     for source in sources:
-        matched = list(_expand(source, base))
+        matched = list(_expand(source, base, identifiers))
         if not matched:
             raise InputError(f"{source.path}: no such file; check the path (relative paths begin at {base})")
         for found in matched:
@@ -79,19 +81,19 @@ def find_files(sources: Sequence[Source], base: Path) -> list[Found]:
     return numbered
 
 
-def _expand(source: Source, base: Path) -> Iterator[Found]:
+def _expand(source: Source, base: Path, identifiers: str) -> Iterator[Found]:
     path = base / Path(source.path).expanduser()
     if path.is_dir():
         for file in _files_below(path):
-            yield Found(file, source, file.relative_to(path).as_posix(), is_named=False)
+            yield Found(file, source, file.relative_to(path).as_posix(), is_named=False, identifiers=identifiers)
     elif path.exists():
-        yield Found(path, source, path.name, is_named=True)
+        yield Found(path, source, path.name, is_named=True, identifiers=identifiers)
     elif glob.has_magic(source.path):
         fixed = Path(*(part for part in _fixed_parts(path)))
         for name in sorted(glob.glob(str(path), recursive=True)):  # noqa: PTH207 - absolute patterns too
             file = Path(name)
             if file.is_file():
-                yield Found(file, source, file.relative_to(fixed).as_posix(), is_named=False)
+                yield Found(file, source, file.relative_to(fixed).as_posix(), is_named=False, identifiers=identifiers)
 
 
 def _fixed_parts(pattern: Path) -> Iterator[str]:
@@ -132,7 +134,7 @@ def _plan(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path,
     same = [e for e in known if prefixes.get(e.size_bytes) == e.sha256]
     for entry in same:
         source = with_defaults(replace(found.source, format=entry.source), catalog)
-        if entry.size_bytes == size_bytes and entry.settings_id == settings_id(source):
+        if entry.size_bytes == size_bytes and entry.settings_id == settings_id(source, found.identifiers):
             found = replace(found, source=source, source_file=entry.source_file)
             return Plan(found, "unchanged", size_bytes, entry.sha256, entry=entry)
     seen = look(found.path)
@@ -159,7 +161,7 @@ def _plan_known(plan: Plan, same: list[Entry], generations: list[Entry], unit: s
         return replace(plan, found=replace(found, source_file=f"{found.source_file}{GENERATION}{number}"))
     entry = max(same, key=lambda e: e.size_bytes)
     plan = replace(plan, found=replace(found, source_file=entry.source_file), entry=entry)
-    is_same_way = entry.settings_id == settings_id(found.source)
+    is_same_way = entry.settings_id == settings_id(found.source, found.identifiers)
     if is_same_way and entry.is_resumable and unit == "line" and entry.size_bytes < plan.size_bytes:
         return replace(plan, action="resume", start=entry.next_offset)
     return plan
@@ -246,8 +248,9 @@ def prefix_digests(path: Path, size_bytes: int, cuts: Sequence[int] = ()) -> dic
     return out
 
 
-def settings_id(source: Source) -> str:
-    """Hash of what decides how a file of `source` is read: its format, settings and mapping."""
+def settings_id(source: Source, identifiers: str) -> str:
+    """Hash of what decides the rows of a file: format, settings and mapping of its source, how tenants are kept."""
     settings = {k: v for k, v in asdict(source).items() if k not in ("path", "name") and v is not None}
+    settings["identifiers"] = identifiers
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:SETTINGS_HEX]

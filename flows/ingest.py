@@ -88,7 +88,7 @@ def ingest(
         clear_staging(home)
         entries = read_manifest(manifest_path(home))
         digests = Digests(home.staging / "digests.json")
-        plans = discover(home, sources, base, entries, digests)
+        plans = discover(home, sources, base, privacy, entries=entries, digests=digests)
         plans, outcomes = parse(home, plans, privacy, progress=progress, executor=executor, digests=digests)
         files = _results(plans, outcomes, commit(home, plans, outcomes, entries, progress))
         digests.save()
@@ -100,11 +100,17 @@ def ingest(
 
 
 def discover(
-    home: Home, sources: Sequence[Source], base: Path, entries: Mapping[tuple[str, str], Entry], digests: Digests
+    home: Home,
+    sources: Sequence[Source],
+    base: Path,
+    privacy: Privacy,
+    *,
+    entries: Mapping[tuple[str, str], Entry],
+    digests: Digests,
 ) -> list[Plan]:
     """What to do with each file of `sources`, whose relative paths begin at `base`."""
-    plans = [plan_file(found, entries, home.catalog, digests) for found in find_files(sources, base)]
-    return told_apart(plans, entries)
+    found = find_files(sources, base, privacy.identifiers)
+    return told_apart([plan_file(file, entries, home.catalog, digests) for file in found], entries)
 
 
 def _results(
