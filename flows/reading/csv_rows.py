@@ -81,7 +81,7 @@ def _strictly(data: bytes, names: tuple[str, ...], delimiter: str, rows: int) ->
             separator=delimiter,
             quote_char='"' if b'"' in data else None,
         )
-    except pl.exceptions.ComputeError:
+    except pl.exceptions.PolarsError:
         return None
     return frame if len(frame) == rows and frame.width == len(names) else None
 
