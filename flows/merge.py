@@ -91,7 +91,7 @@ class DateMerge:
         return rows.drop("origin", "row")
 
     def _staged(self, start_us: int, end_us: int) -> pl.DataFrame:
-        parts = [part for run in self.runs if len(part := run.between(start_us, end_us))]
+        parts = [run.between(start_us, end_us) for run in self.runs if run.reaches(start_us, end_us)]
         return pl.concat([pl.DataFrame(schema=NEEDED), *parts], how="diagonal")
 
     def _lake(self, start_us: int, end_us: int) -> pl.DataFrame:

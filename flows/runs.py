@@ -32,6 +32,11 @@ class Run:
     columns: tuple[str, ...]
     constants: dict[str, Any]
     marks_us: list[int]
+    last_us: int
+
+    def reaches(self, start_us: int, end_us: int) -> bool:
+        """Whether it has rows in [start, end), or may have."""
+        return self.marks_us[0] < end_us and start_us <= self.last_us
 
     def between(self, start_us: int, end_us: int) -> pl.DataFrame:
         """Its rows that arrived in [start, end), with their place; columns that are all NULL may be left out."""
@@ -76,6 +81,7 @@ def open_run(origin: int, info: dict[str, Any]) -> Run:
         tuple(info["columns"]),
         info["constants"],
         info["marks_us"],
+        info["last_us"],
     )
 
 
