@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.discover import prefix_digests
 from flows.reading.formats import module_of
-from flows.reading.recognise import candidates
+from flows.reading.recognise import advice, candidates
 from flows.reading.tables import LACKS_COLUMN
 from flows.staging import PartJob, parse_part
 from transforms.batches import Head
@@ -79,7 +79,7 @@ def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) ->
             advance()
         _check_used(plan, results)
     except InputError as error:
-        reason = str(error) + (_likely(plan, "") if str(error).startswith(LACKS_COLUMN) else "")
+        reason = _lacking(plan, str(error)) if str(error).startswith(LACKS_COLUMN) else str(error)
         if plan.found.is_named:
             raise InputError(reason) from error
         return reason
@@ -87,20 +87,36 @@ def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) ->
 
 
 def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
-    """InputError where all that was read of a new file is rejected: it is of another format, or damaged throughout."""
-    rejects = [reject for part in results for reject in part["rejects"]]
-    if not rejects or plan.entry is not None or any(part["runs"] for part in results):
+    """InputError where nothing of a new file is of use: it cannot serve, has another format, or is damaged throughout.
+
+    What would serve in place of a log that cannot comes before what was amiss when it was read as something else.
+    """
+    if plan.entry is not None or any(part["runs"] for part in results):
         return
-    hint = _likely(plan, "; check --format and the file")
+    told = advice(_head(plan))
+    if told is not None:
+        raise InputError(told)
+    rejects = [reject for part in results for reject in part["rejects"]]
+    if not rejects:
+        return
+    hint = _likely(plan) or "; check --format and the file"
     reason = f"({len(rejects)} rejected: {rejects[0][1]})"
     raise InputError(f"no record could be read as {plan.found.source.format} {reason}{hint}")
 
 
-def _likely(plan: Plan, otherwise: str) -> str:
-    """What the file looks like when it is not what was asked, as the end of a line; `otherwise` if nothing."""
-    head = plan.seen.head if plan.seen else Head("")
-    likely = [name for name in candidates(head) if name != plan.found.source.format]
-    return f"; it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else otherwise
+def _lacking(plan: Plan, reason: str) -> str:
+    """Why a file without a column of its format is refused: what would serve in its place, or what it looks like."""
+    return advice(_head(plan)) or reason + _likely(plan)
+
+
+def _likely(plan: Plan) -> str:
+    """What the file looks like when it is not what was asked, as the end of a line; empty if like nothing known."""
+    likely = [name for name in candidates(_head(plan)) if name != plan.found.source.format]
+    return f"; it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else ""
+
+
+def _head(plan: Plan) -> Head:
+    return plan.seen.head if plan.seen else Head("")
 
 
 def _summed(plan: Plan, sha256: str, digests: Digests) -> Plan:
