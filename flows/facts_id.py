@@ -28,7 +28,7 @@ def facts_id(home: Home, fleet: LoadedFleet, catalog: Catalog) -> str:
     manifest = manifest_path(home)
     digest = hashlib.sha256(manifest.read_bytes() if manifest.is_file() else b"")
     entries = catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base)
-    for part in (fleet.sha256, entries, version("duckdb"), _code_sha256()):
+    for part in (fleet.sha256, entries, version("duckdb"), code_sha256()):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:16]
 
@@ -44,7 +44,8 @@ def has_current_facts(home: Home, fleet: LoadedFleet, catalog: Catalog) -> bool:
 
 
 @cache
-def _code_sha256() -> str:
+def code_sha256() -> str:
+    """Sha256 over the package's own Python and SQL, in hex: another version of either, another plan."""
     digest = hashlib.sha256()
     files = [path for folder in PACKAGE_FOLDERS for path in folder.rglob("*.py")]
     for path in sorted([*files, *shipped("sql").rglob("*.sql"), *shipped("sql").glob("*.toml")]):

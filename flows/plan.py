@@ -13,6 +13,7 @@ import polars as pl
 
 from flows.build import rebuild_marts
 from flows.deployments import deployment_row, place
+from flows.facts_id import code_sha256
 from flows.lake import manifest_path
 from flows.lake_files import write_table
 from flows.warehouse import published
@@ -80,6 +81,15 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
                 advance()
             _write(home, each, plans)
     return chosen
+
+
+def published_plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None) -> str | None:
+    """The week to review, where the published warehouse holds its plan and the one before under the inputs of now."""
+    with published(home) as connection:
+        chosen, earlier = _weeks(connection, week)
+        held = dict(connection.execute("select distinct week, run_id from plan_replicas").fetchall())
+    wanted = {each: _run_id(home, fleet, catalog, each) for each in (earlier, chosen) if each}
+    return chosen if wanted.items() <= held.items() else None
 
 
 def read_workload(connection: duckdb.DuckDBPyConnection, deployment_id: str, week: str) -> Workload:
@@ -185,6 +195,7 @@ def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
         hashlib.sha256(manifest_path(home).read_bytes()).hexdigest(),
         catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base),
         version("kvledger"),
+        code_sha256(),
         week,
         "today",
         str(SEED),

@@ -10,7 +10,7 @@ from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.facts_id import has_current_facts
 from flows.ingest import IngestResult, ingest
-from flows.plan import plan_week, site_of
+from flows.plan import plan_week, published_plan, site_of
 from flows.progress import progress
 from flows.report import Reported, report
 from flows.warehouse import drafting, publish
@@ -18,6 +18,7 @@ from transforms.errors import ConfigError
 from transforms.workload import week_start
 
 if TYPE_CHECKING:
+    from flows.catalog import Catalog
     from flows.execution import Stages
     from flows.fleet import LoadedFleet
     from flows.home import Home
@@ -45,13 +46,23 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
         executor=stages.executor,
     )
     is_current = has_current_facts(home, loaded, catalog)
+    chosen = published_plan(home, loaded, catalog, week) if is_current else None
+    if chosen is None:
+        chosen = _publish_week(stages, home, loaded, catalog, week, is_current=is_current)
+    return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
+
+
+def _publish_week(
+    stages: Stages, home: Home, loaded: LoadedFleet, catalog: Catalog, week: str | None, *, is_current: bool
+) -> str:
+    """The week that was planned, in a warehouse published with its facts, plan and marts."""
     with drafting(home, copy_published=is_current) as draft:
         if not is_current:
             stages.run("facts", build_facts, draft, home, loaded, catalog, progress)
         chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
         stages.run("marts", build_marts, draft, home, progress)
         stages.run("publish", publish, draft)
-    return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
+    return chosen
 
 
 def check_request(home: Home, loaded: LoadedFleet, week: str | None) -> None:
