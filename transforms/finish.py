@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from transforms.canonical import SCHEMA
-from transforms.fields.numbers import NEGATIVE
+from transforms.plausible import doubted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CLAMPED = "cached_clamped"
-CLOCK_SKEW = "clock_skew"
-NO_ARRIVAL = "no arrival time"
-
-TOKENS = ("prompt_tokens", "cached_prompt_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
-COUNTS = (*TOKENS, "requested_output_tokens", "choices", "tool_calls", "tool_results")
-DURATIONS = ("queue_s", "ttft_s", "e2e_s", "logged_tool_wait_s")
 DEFAULTS = {"operation": "chat", "served_by": "backend", "status": "ok"}
 INSTANTS = {"ended_at": pl.Datetime("us", "UTC"), "first_token_at": pl.Datetime("us", "UTC")}
 FORMAT_SCHEMA: dict[str, pl.DataType] = {**SCHEMA, **INSTANTS}
@@ -47,8 +40,7 @@ def _input_type(dtype: pl.DataType) -> pl.DataType:
 def finish(rows: pl.DataFrame, source: str, source_file: str) -> pl.DataFrame:
     """One row per row of `rows`, every column of SCHEMA in order; rows without an arrival keep a NULL there.
 
-    Negative values become NULL (`negative_value`), cached tokens above the prompt are cut to it (`cached_clamped`),
-    durations come from `ended_at` and `first_token_at` where not given; one below zero becomes NULL (`clock_skew`).
+    Durations come from `ended_at` and `first_token_at` where not given; what cannot be is unknown (plausible.doubted).
     """
     if not rows.width:
         return pl.DataFrame(schema=SCHEMA)
@@ -59,7 +51,7 @@ def finish(rows: pl.DataFrame, source: str, source_file: str) -> pl.DataFrame:
     else:
         rows = rows.with_columns(pl.col("flags").fill_null([]))
     rows = _derive_durations(rows)
-    rows = _drop_impossible(rows)
+    rows = doubted(rows)
     present = set(rows.columns)
     defaults = [
         pl.col(name).fill_null(value) if name in present else pl.lit(value, dtype=SCHEMA[name]).alias(name)
@@ -105,25 +97,3 @@ def divided(values: pl.Series, divisor: float) -> pl.Series:
     duration would depend on the batch it was read in.
     """
     return values.cast(pl.Float64) / pl.repeat(float(divisor), len(values), eager=True)
-
-
-def _drop_impossible(rows: pl.DataFrame) -> pl.DataFrame:
-    for names, flag in ((COUNTS, NEGATIVE), (DURATIONS, CLOCK_SKEW)):
-        present = [n for n in names if n in rows.columns]
-        if present:
-            below = rows.select(pl.any_horizontal(pl.col(n) < 0 for n in present)).to_series()
-            if below.any():
-                rows = flagged(rows, below, flag)
-                rows = rows.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in present)
-    if {"prompt_tokens", "cached_prompt_tokens"} <= set(rows.columns):
-        over = rows.select(pl.col("cached_prompt_tokens") > pl.col("prompt_tokens")).to_series().fill_null(value=False)
-        if over.any():
-            cut = pl.when(over).then("prompt_tokens").otherwise("cached_prompt_tokens")
-            rows = flagged(rows, over, CLAMPED).with_columns(cached_prompt_tokens=cut)
-    return rows
-
-
-def flagged(rows: pl.DataFrame, where: pl.Series, word: str) -> pl.DataFrame:
-    """`rows` with `word` added to the flags of those where `where` is true, once."""
-    added = pl.col("flags").list.concat(pl.lit([word])).list.unique(maintain_order=True)
-    return rows.with_columns(flags=pl.when(where).then(added).otherwise("flags"))

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from typing import TYPE_CHECKING, Any
 
+from transforms.canonical import OPERATIONS, SERVED_BY, STATUSES
 from transforms.errors import ConfigError, nearest
+from transforms.fields.kinds import operation_of, server_of
 from transforms.fields.numbers import PER_SECOND
+from transforms.fields.outcome import outcome
 from transforms.finish import FORMAT_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 SET_BY_INGEST = frozenset({"source", "source_file", "source_position", "precedence"})
 TARGETS = tuple(name for name in FORMAT_SCHEMA if name not in SET_BY_INGEST)
@@ -85,6 +88,7 @@ def _pick(target: str, entry: Any) -> Pick:
         raise ConfigError(f"mapping: unit '{unit}' in '{target}' must be one of {', '.join(PER_SECOND)}")
     if ("field" in entry) == ("value" in entry):
         raise ConfigError(f"mapping: '{target}' needs either field or value")
+    _check_words(target, [*entry.get("words", {}).values(), *([entry["value"]] if "value" in entry else [])])
     return Pick(
         field=entry.get("field", ""),
         unit=unit,
@@ -94,3 +98,24 @@ def _pick(target: str, entry: Any) -> Pick:
         missing=tuple(str(text) for text in entry.get("missing", ())),
         is_relative=bool(entry.get("relative", False)),
     )
+
+
+MEANINGS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], str | None]]] = {
+    "status": (STATUSES, lambda word: outcome(word, "")),
+    "served_by": (SERVED_BY, server_of),
+    "operation": (OPERATIONS, operation_of),
+}
+
+
+def _check_words(target: str, given: Sequence[Any]) -> None:
+    """ConfigError where the mapping itself brings a word that means nothing in its column."""
+    if target not in MEANINGS:
+        return
+    known, meaning = MEANINGS[target]
+    for word in given:
+        try:
+            found = meaning(word)
+        except ValueError:
+            found = ""
+        if found == "":
+            raise ConfigError(f"mapping: '{word}' in '{target}' must be one of {', '.join(known)}")

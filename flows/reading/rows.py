@@ -12,12 +12,14 @@ from flows.identifiers import hash_tenants
 from flows.reading.formats import module_of, with_defaults
 from flows.reading.lines import BareLines, LineBatch
 from flows.reading.look import look
+from flows.reading.recognise import check_format
 from flows.reading.records import RecordStream, sha256_hex
 from flows.reading.tables import TableStream
 from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
-from transforms.finish import NO_ARRIVAL, finish
+from transforms.finish import finish
 from transforms.identity import content_ids, number_content, settled
+from transforms.plausible import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -91,9 +93,10 @@ class PartReader:
     ) -> Piece:
         rows = finish(parsed.rows, self.source.format, self.source_file)
         reasons = [(r.position, r.reason) for r in parsed.rejects]
-        if rows["arrived_at"].null_count():
-            reasons += [(p, NO_ARRIVAL) for p in rows.filter(pl.col("arrived_at").is_null())["source_position"]]
-            rows = rows.filter(pl.col("arrived_at").is_not_null())
+        lies = unusable(rows)
+        if lies.null_count() < len(rows):
+            reasons += rows.select("source_position", lies).drop_nulls("reason").rows()
+            rows = rows.filter(lies.is_null())
         rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in too_long]
         rejects += [Rejected(p, reason, sha256_hex(raw(p))) for p, reason in sorted(reasons)]
         given = {*parsed.rows.columns, "e2e_s", "ttft_s"}
@@ -111,11 +114,19 @@ class PartReader:
 
 def _lookup(batch: LineBatch | BareLines) -> Callable[[int], bytes]:
     """The raw record at a position; nothing is split or indexed until the first is asked for."""
-    return lambda position: batch.lines[bisect_left(batch.positions, position)]
+
+    def raw(position: int) -> bytes:
+        found = bisect_left(batch.positions, position)
+        is_here = found < len(batch.positions) and batch.positions[found] == position
+        return batch.lines[found] if is_here else _no_raw(position)
+
+    return raw
 
 
 def _no_raw(position: int) -> bytes:
-    raise AssertionError(f"a row of the rest has no arrival or is rejected (record {position})")
+    """No text: a call put together of records of several batches, of which the first is gone."""
+    del position
+    return b""
 
 
 def _merged(batches: Iterable[LineBatch | BareLines]) -> LineBatch:
@@ -144,6 +155,7 @@ def read_rows(path: Path, source: Source, *, key: bytes | None = None, catalog: 
     """The file at `path` as canonical rows, without a home: for replay, calibrate, export and tests."""
     source = with_defaults(source, catalog)
     seen = look(path)
+    check_format(seen, source, catalog)
     records = RecordStream(seen)
     pieces = list(PartReader(records, source, path.name, key, catalog).pieces())
     frames = [piece.rows for piece in pieces if len(piece.rows)]

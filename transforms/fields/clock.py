@@ -25,7 +25,7 @@ OUT_OF_RANGE = "time out of range"
 
 # The unit of an epoch number from its size: seconds until the year 5138, then ms, us, ns (log_formats.md case 36).
 UNIT_BELOW = ((1e11, "s"), (1e14, "ms"), (1e16, "us"))
-LATEST_US = 7_258_118_400_000_000  # 2200-01-01: later stamps are damage, not logs
+LATEST_US = 4_102_444_800_000_000  # 2100-01-01: later stamps are damage, not logs
 EXACT_FLOAT = 2**53
 
 ISO = re.compile(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from transforms.errors import InputError
 from transforms.fields.clock import EXACT_FLOAT, ISO, LATEST_US, NO_ZONE, UNIT_BELOW, Clock
 from transforms.fields.decode import parse_slowly
-from transforms.fields.numbers import NEGATIVE, NOT_INTEGRAL, PER_SECOND, amount, count
+from transforms.fields.numbers import CLOCK_SKEW, NEGATIVE, NOT_INTEGRAL, PER_SECOND, amount, count
 from transforms.finish import divided
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ def amounts(cells: pl.Series, *, is_json: bool) -> Column:
 
 
 def seconds(cells: pl.Series, unit: str, *, is_json: bool) -> Column:
-    """Durations in seconds from numbers in `unit`."""
+    """Durations in seconds from numbers in `unit`, with the rules of `numbers.seconds`."""
     out = amounts(cells, is_json=is_json)
+    out.flags = [(CLOCK_SKEW, where) for _, where in out.flags]
     out.values = divided(out.values, PER_SECOND[unit])
     return out
 

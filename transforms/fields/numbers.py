@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 NEGATIVE = "negative_value"
+CLOCK_SKEW = "clock_skew"
+"""A duration below zero, or durations that contradict each other."""
 NOT_A_NUMBER = "not a number"
 NOT_INTEGRAL = "not a whole number"
 
@@ -57,8 +59,10 @@ def amount(value: Any, flags: list[str]) -> int | float | None:
 
 
 def seconds(value: Any, unit: str, flags: list[str]) -> float | None:
-    """A duration in seconds from one in `unit` ("s", "ms", "us", "ns"), with the rules of `amount`."""
-    number = amount(value, flags)
+    """A duration in seconds from one in `unit` ("s", "ms", "us", "ns"), as `amount` has it; below 0: `clock_skew`."""
+    odd: list[str] = []
+    number = amount(value, odd)
+    flags += [CLOCK_SKEW] * bool(odd)
     return None if number is None else number / PER_SECOND[unit]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from transforms.finish import flagged
+from transforms.flags import flagged
 
 if TYPE_CHECKING:
     from transforms.fleet import Source

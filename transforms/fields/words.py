@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 FINISH_STATUS = {
@@ -11,6 +12,10 @@ FINISH_STATUS = {
     "max_output_tokens": "length",
     "model_context_window_exceeded": "length",
     "model_length": "length",
+    "max_length": "length",
+    "max_new_tokens": "length",
+    "token_limit": "length",
+    "truncated": "length",
     "abort": "aborted",
     "aborted": "aborted",
     "cancelled": "aborted",
@@ -18,10 +23,24 @@ FINISH_STATUS = {
     "error": "error",
     "failed": "error",
     "timeout": "timeout",
+    "timed_out": "timeout",
+    "insufficient_system_resource": "error",  # DeepSeek
+    "malformed_function_call": "error",  # Gemini
 }
-"""Finish reason, lower case -> status; every other word is an answer that ended well."""
+"""Finish reason, lower case with underscores -> status; others are an answer that ended well, unless they say error."""
 
-REFUSALS = frozenset({"refusal", "content_filter", "safety"})
+REFUSALS = frozenset(
+    # OpenAI, Anthropic, Bedrock, Gemini
+    (
+        "refusal",
+        "content_filter",
+        "content_filtered",
+        "guardrail_intervened",
+        "safety",
+        "blocklist",
+        "prohibited_content",
+    )
+)
 REFUSED = "refusal"
 
 TOOL_REASONS = frozenset({"tool_use", "tool_calls", "function_call", "tool_call"})
@@ -49,19 +68,40 @@ def finish_status(word: str | None, flags: list[str]) -> str:
     """Status that follows from a finish reason alone; a refusal is ok with a flag."""
     if word is None:
         return "ok"
-    lower = word.lower()
+    lower = word.strip().lower().replace("-", "_").rpartition(".")[2]  # enums are written as FinishReason.STOP
     if lower in REFUSALS:
         flags.append(REFUSED)
-    return FINISH_STATUS.get(lower, "ok")
+    if lower in FINISH_STATUS:
+        return FINISH_STATUS[lower]
+    return failure_status(None, lower) if _FAILED.search(lower) else "ok"
+
+
+_FAILED = re.compile(r"(?:^|_)(?:error|exception|failure|failed)(?:_|$)")
+UNWRITTEN = frozenset(("", "-"))
+"""What access logs write where there is nothing."""
+_BESIDE_WORDS = re.compile(r"[^a-z0-9]")
+
+
+def squeezed(word: str) -> str:
+    """The word's lower-case letters and digits: one form of rate_limited, Rate-Limited and RateLimited."""
+    return _BESIDE_WORDS.sub("", word.lower())
+
+
+REJECTED_CODES = frozenset(("429", "529"))  # 529: Anthropic, overloaded
+TIMEOUT_CODES = frozenset(("408", "504", "522", "524", "598", "599"))  # 52x: Cloudflare
+ABORTED_CODES = frozenset(("499", "460"))  # nginx, AWS load balancer: the client left
+REJECTED_WORDS = ("ratelimit", "toomanyrequests", "throttl", "reject")
+TIMEOUT_WORDS = ("timeout", "timedout", "deadlineexceeded")
+ABORTED_WORDS = ("cancel", "disconnect", "abort", "clientclosed")
 
 
 def failure_status(code: Any, words: str = "") -> str:
     """Status of a failed call from its HTTP code (number or text) and the class name of its error."""
-    text, lower = str(code or "").strip(), words.lower()
-    if text == "429" or "ratelimit" in lower:
+    text, said = str(code or "").strip(), squeezed(words)
+    if text in REJECTED_CODES or any(word in said for word in REJECTED_WORDS):
         return "rejected"
-    if text in ("408", "504") or "timeout" in lower:
+    if text in TIMEOUT_CODES or any(word in said for word in TIMEOUT_WORDS):
         return "timeout"
-    if text == "499" or "cancel" in lower or "disconnect" in lower:
+    if text in ABORTED_CODES or any(word in said for word in ABORTED_WORDS):
         return "aborted"
     return "error"

@@ -8,7 +8,7 @@ from transforms.fields import genai
 from transforms.fields.decode import at, inner
 from transforms.fields.numbers import amount, count
 from transforms.fields.words import TOOL_REASONS, failure_status, finish_status, finish_word, text
-from transforms.finish import NO_ARRIVAL
+from transforms.plausible import NO_ARRIVAL
 from transforms.sources._langfuse_usage import Buckets, buckets_of, value_of
 from transforms.sources._nodes import AGENT, OTHER, REQUEST, TOOL, Node
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from transforms.batches import Reject
 from transforms.fields.decode import DUPLICATE_KEY, NOT_AN_OBJECT, NOT_JSON, at, inner, parse_slowly
-from transforms.fields.numbers import amount, count
+from transforms.fields.numbers import count, seconds
 from transforms.fields.words import finish_word, text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _metadata(value: Any, flags: list[str]) -> dict[str, Any]:
         "attempted_retries": count(at(value, "attempted_retries"), flags),
         "session_id": text(at(value, "session_id")),
         "agent_id": text(at(value, "agent_id")),
-        "queue_time_seconds": amount(at(value, "queue_time_seconds"), flags),
+        "queue_time_seconds": seconds(at(value, "queue_time_seconds"), "s", flags),
         "model_parameters": _limits(at(value, "model_parameters")),
         "internal_call_origin": text(at(value, "internal_call_origin")),
     }

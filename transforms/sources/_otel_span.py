@@ -8,10 +8,10 @@ from transforms.fields import genai
 from transforms.fields.conservation import Usage, doubts
 from transforms.fields.decode import at, inner
 from transforms.fields.genai import ENGINE_SPAN, first, first_text, told
-from transforms.fields.numbers import count, seconds
+from transforms.fields.numbers import CLOCK_SKEW, count, seconds
 from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import TOOL_REASONS, failure_status, finish_status, finish_word
-from transforms.finish import CLOCK_SKEW, NO_ARRIVAL
+from transforms.plausible import NO_ARRIVAL
 from transforms.sources._nodes import AGENT, OTHER, REQUEST, TOOL, Node
 
 if TYPE_CHECKING:

@@ -15,9 +15,11 @@ import polars as pl
 from transforms.batches import Head, Parsed, Reject
 from transforms.fields.clock import clock_of
 from transforms.fields.columns import instants
+from transforms.fields.kinds import operation_of
 from transforms.fields.usage import USAGE_MISSING, settle_usage
 from transforms.fields.words import REFUSED, failure_status, finish_status
-from transforms.finish import flagged
+from transforms.flags import flagged
+from transforms.plausible import AGGREGATE
 from transforms.sources._litellm_columns import columns_of
 from transforms.sources._litellm_row import LENIENT_IF, SHAPE, lenient
 
@@ -33,17 +35,9 @@ FORMAT = "litellm"
 UNIT = "line"
 DEFAULTS: Mapping[str, Any] = {"timezone": "UTC", "zero_usage": "missing"}
 
-OPERATIONS = {
-    # litellm CallTypes, without the leading "a" of the asynchronous ones
-    "completion": "chat", "text_completion": "chat", "responses": "chat", "anthropic_messages": "chat",
-    "generate_content": "chat", "generate_content_stream": "chat",
-    "embedding": "embedding", "rerank": "rerank", "moderation": "moderation",
-    "create_batch": "batch", "retrieve_batch": "batch", "cancel_batch": "batch", "list_batches": "batch",
-}  # fmt: skip
 PASSED_ON = "pass_through_endpoint"
 SUFFIX = r"(_cache_hit\d+(?:\.\d+)?|_batch_cost|_guardrail\w*|_video\w*)$"
 SESSION_UNPROVEN = "session_unproven"
-AGGREGATE = "aggregate"
 SYNTHETIC = "synthetic"
 HEALTH = ("health-check", "health_check")
 STAMPS = {"arrived_at": "startTime", "ended_at": "endTime", "first_token_at": "completionStartTime"}
@@ -121,7 +115,7 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _operation(frame: pl.DataFrame, is_batch_cost: pl.Series) -> pl.Expr:
     known = frame["call_type"].unique().drop_nulls().to_list()
-    words = {name: OPERATIONS.get(name) or OPERATIONS.get(name.removeprefix("a"), "other") for name in known}
+    words = {name: operation_of(name) for name in known}
     named = (
         pl.col("call_type").replace_strict(words, default="chat", return_dtype=pl.String) if words else pl.lit("chat")
     )

@@ -12,11 +12,14 @@ from transforms.batches import Head, Parsed, Reject, Table
 from transforms.canonical import SCHEMA
 from transforms.fields.clock import clock_of, origin_us
 from transforms.fields.columns import Column, block_ids, counts, instants, parsed_cell, seconds, texts
+from transforms.fields.kinds import operation_of, server_of
 from transforms.fields.outcome import outcome
 from transforms.fields.usage import settle_usage
 from transforms.fields.words import finish_status, finish_word
-from transforms.finish import COUNTS, DURATIONS, INSTANTS, flagged
+from transforms.finish import INSTANTS
+from transforms.flags import flagged
 from transforms.mapping import FieldMap, Pick, parse_mapping
+from transforms.plausible import COUNTS, DURATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +31,9 @@ UNIT = "line"
 DEFAULTS: Mapping[str, Any] = {}
 HASH_BLOCK_MISMATCH = "hash_block_mismatch"
 WHOLE = {*COUNTS, "attempt", "turn", "prefix_block_tokens"}
-LISTS = ("prefix_block_ids", "flags")
+WORDS = ("status", "served_by", "operation", "finish_reason", "flags")
+"""Columns of few distinct words."""
+MAX_WORD_CHARACTERS = 64
 
 
 def recognise(head: Head) -> str | None:
@@ -83,11 +88,12 @@ def _fill(rows: _Rows, target: str, picks: tuple[Pick, ...]) -> None:
         column = _column(rows, target, pick)
         if filled is None:
             filled = column
-        else:
-            filled.values = filled.values.zip_with(filled.values.is_not_null(), column.values)
-            rows.flags += column.flags
-            if column.reasons is not None:
-                rows.reasons.append(column.reasons)
+            continue
+        is_known = filled.values.is_not_null()
+        filled.values = filled.values.zip_with(is_known, column.values)
+        rows.flags += [(word, where & ~is_known) for word, where in column.flags]
+        if column.reasons is not None:
+            rows.reasons.append(pl.select(pl.when(~is_known).then(column.reasons)).to_series())
     assert filled is not None
     rows.take(target, filled)
 
@@ -106,8 +112,8 @@ def _column(rows: _Rows, target: str, pick: Pick) -> Column:
         return seconds(cells, pick.unit or "s", is_json=table.is_json)
     if target == "prefix_block_ids":
         return block_ids(cells)
-    if target in ("status", "finish_reason", "flags"):
-        return Column(_by_value(cells, target, pick.field, is_json=table.is_json))
+    if target in WORDS:
+        return _by_value(cells, target, pick.field, is_json=table.is_json)
     bare = texts(cells, is_json=table.is_json)
     return Column(pl.select(pl.when(~bare.str.contains(r"^[\[{]")).then(bare)).to_series() if table.is_json else bare)
 
@@ -140,33 +146,51 @@ def _instants(rows: _Rows, cells: pl.Series, pick: Pick) -> Column:
     return column
 
 
-def _by_value(cells: pl.Series, target: str, field_name: str, *, is_json: bool) -> pl.Series:
+def _by_value(cells: pl.Series, target: str, field_name: str, *, is_json: bool) -> Column:
     """Columns of few distinct words, worked out once for each distinct cell."""
     known: list[str] = cells.unique().drop_nulls().to_list()
     if not known:
-        return pl.Series([None] * len(cells), dtype=SCHEMA[target])
-    found: list[Any] = []
+        return Column(pl.Series([None] * len(cells), dtype=SCHEMA[target]))
+    found: list[tuple[Any, str | None]] = []
     for cell in known:
-        value = parsed_cell(cell) if is_json or target == "flags" else cell
-        found.append(_meaning(value, target, field_name))
-    table = pl.DataFrame({"cell": known, "found": pl.Series(found, dtype=SCHEMA[target])})
+        try:
+            value = parsed_cell(cell) if is_json or target == "flags" else cell
+            found.append((_meaning(value, target, field_name), None))
+        except ValueError as error:
+            found.append((None, str(error)))
+    values, reasons = zip(*found, strict=True)
+    table = pl.DataFrame(
+        {
+            "cell": known,
+            "value": pl.Series(values, dtype=SCHEMA[target]),
+            "reason": pl.Series(reasons, dtype=pl.String),
+        }
+    )
     joined = cells.alias("cell").to_frame().join(table, on="cell", how="left", maintain_order="left")
-    return joined["found"]
+    return Column(joined["value"], joined["reason"] if any(reasons) else None)
 
 
 def _meaning(value: Any, target: str, field_name: str) -> Any:
+    """The value of one cell in the lake's words; ValueError with a fixed reason where it is none."""
     if target == "status":
         return outcome(value, field_name)
+    if target == "served_by":
+        return server_of(value)
+    if target == "operation":
+        return operation_of(value)
     if target == "finish_reason":
-        return finish_word(value)
+        word = finish_word(value)
+        return word if word is None or len(word) <= MAX_WORD_CHARACTERS else None
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def _base_flags(rows: _Rows) -> pl.Series:
+    """The flags each row brings, never NULL: what is added to NULL would be lost."""
     size = len(rows.table.positions)
     own = rows.columns.pop("flags", None)
-    base = pl.Series("flags", [[]], dtype=pl.List(pl.String)).new_from_index(0, size) if own is None else own
-    return base if rows.table.flags is None else base.fill_null([]).list.concat(rows.table.flags)
+    none = pl.Series("flags", [[]], dtype=pl.List(pl.String)).new_from_index(0, size)
+    base = none if own is None or own.null_count() == size else own.fill_null([])
+    return base if rows.table.flags is None else base.list.concat(rows.table.flags)
 
 
 def _settle_status(frame: pl.DataFrame) -> pl.DataFrame:

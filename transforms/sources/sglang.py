@@ -19,7 +19,8 @@ from transforms.fields.decode import Record, at, decode, inner
 from transforms.fields.numbers import count, seconds, small_count
 from transforms.fields.usage import USAGE_MISSING, settle_usage
 from transforms.fields.words import failure_status, finish_status, finish_word, text
-from transforms.finish import NO_ARRIVAL, frame
+from transforms.finish import frame
+from transforms.plausible import NO_ARRIVAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
