@@ -8,6 +8,7 @@ from typing import Any
 
 from transforms.errors import CatalogError, nearest
 
+_DATA_CENTRE_BLACKWELL, _CONSUMER = 10.0, 11.0
 PEAK_DTYPES = ("bf16", "fp16", "tf32", "fp8", "int8", "fp4", "int4")
 
 
@@ -27,8 +28,15 @@ class Gpu:
     gpus_per_node: int | None = None
     is_whole_node: bool = False
     """Whether it is bought or rented by the whole node only."""
-    extra_non_torch_bytes: int = 0
-    """What engines were seen to lose on this GPU at start-up beyond the common constant."""
+    compute_capability: float | None = None
+    """NVIDIA's number of the GPU's generation, which engines choose kernels by; None on others."""
+    is_sampling_sorted: bool = False
+    """Whether a measured run on this GPU sampled by sorting the logits, where others have a kernel for it."""
+
+    @property
+    def is_data_centre_blackwell(self) -> bool:
+        """Whether the GPU is one of compute capability 10.x: B200, B300, GB200, GB300."""
+        return self.compute_capability is not None and _DATA_CENTRE_BLACKWELL <= self.compute_capability < _CONSUMER
 
     def peak(self, dtype: str) -> float:
         """Dense FLOP/s at `dtype`; CatalogError names the dtypes this GPU has."""
@@ -68,7 +76,8 @@ _GPU_SECTIONS: dict[str, tuple[str, ...]] = {
     "bandwidth": ("bandwidth_bytes_per_s",),
     "link": ("link_bytes_per_s",),
     "node": ("gpus_per_node", "is_whole_node"),
-    "start_up": ("extra_non_torch_bytes",),
+    "architecture": ("compute_capability",),
+    "start_up": ("is_sampling_sorted",),
 }
 _NEEDED_SECTIONS = ("memory", "peak", "bandwidth")
 
@@ -121,7 +130,11 @@ def _section(table: Any, section: str, where: str) -> dict[str, Any]:
     """Facts of one section with its source, checked for unknown keys and wrong kinds."""
     _known_keys(table, (*_GPU_SECTIONS[section], "source"), f"{where}: [{section}]")
     _text(table.get("source"), f"{section}.source", where)
-    check: dict[str, Callable[[Any, str], Any]] = {"is_whole_node": _flag, "source": lambda value, _: value}
+    check: dict[str, Callable[[Any, str], Any]] = {
+        "is_whole_node": _flag,
+        "is_sampling_sorted": _flag,
+        "source": lambda value, _: value,
+    }
     return {key: check.get(key, _positive)(value, f"{where}: [{section}] {key}") for key, value in table.items()}
 
 

@@ -6,11 +6,20 @@ import csv
 import itertools
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from flows.catalog import load_catalog
 from transforms.errors import CatalogError, ConfigError
+from transforms.planner.expert_layout import (
+    FLASHINFER_CUTLASS,
+    MARLIN,
+    SGLANG_ON_AMD,
+    TENSORRT_LLM,
+    ExpertLayout,
+    expert_layout,
+)
 from transforms.planner.parameters import parameters
 from transforms.planner.quantization import quantization
 from transforms.planner.weights import stage_layers, weights
@@ -64,42 +73,83 @@ STATED = {
     "bigcode/starcoder2-15b": 15.958,
 }
 
-# GiB per GPU as start-up logs print it (kv_memory.md, constants; llm-d-planner accuracy report for pipeline stages).
+# What checkpoints of Qwen3.5 in NVFP4 leave at 16 bits (llm-compressor's recipe for them).
+NVFP4_QWEN35 = {**NVFP4, "ignore": ["re:.*lm_head", "re:visual.*", "re:model.visual.*", "re:.*mlp.gate$",
+                                    "re:.*shared_expert_gate$", "re:.*linear_attn.*", "re:.*mtp.*"]}  # fmt: skip
+
+
+class Logged(NamedTuple):
+    """GiB of weights a GPU in a start-up log (kv_memory.md, constants), and what is known of that run."""
+
+    model: str
+    gib: float
+    tensor: int = 1
+    pipeline: int = 1
+    scheme: dict | None = None
+    layout: ExpertLayout = MARLIN
+    drafter_layers: int = 0
+    is_text_alone: bool = False
+
+    def ours(self) -> float:
+        config = dict(CATALOG.model(self.model).config) | ({"quantization_config": self.scheme} if self.scheme else {})
+        if self.is_text_alone:
+            config.pop("vision_config")
+        found = weights(
+            config,
+            self.model,
+            tensor=self.tensor,
+            pipeline=self.pipeline,
+            drafter_layers=self.drafter_layers,
+            layout=self.layout,
+        )
+        return found.per_gpu_bytes / GIB
+
+
+# Every figure of the list in kv_memory.md but DeepSeek-V4's, which is refused; pipeline stages are from the accuracy
+# report of llm-d-planner. gpt-oss was logged twice in each size and no log names its kernels: the larger figures are
+# Marlin's to 0.3 %, the smaller ones are nearest to FlashInfer's CUTLASS kernel, the other one vLLM has for Hopper.
 LOGGED = [
-    ("meta-llama/Llama-3.1-8B-Instruct", None, (1, 1), 14.99),
-    ("meta-llama/Llama-3.1-8B-Instruct", None, (2, 1), 7.51),
-    ("meta-llama/Llama-3.1-8B-Instruct", None, (4, 1), 3.77),
-    ("meta-llama/Llama-3.1-8B-Instruct", None, (1, 2), 7.51),
-    ("meta-llama/Llama-3.1-8B-Instruct", None, (1, 4), 4.26),
-    ("meta-llama/Llama-3.1-8B-Instruct", FP8, (1, 1), 8.49),
-    ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", None, (1, 1), 67.72),
-    ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", None, (2, 1), 33.88),
-    ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", None, (4, 1), 16.96),
-    ("hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4", None, (1, 1), 37.09),
-    ("meta-llama/Llama-3.2-1B-Instruct", None, (1, 1), 2.32),
-    ("meta-llama/Llama-3.2-3B-Instruct", NVFP4, (1, 1), 2.26),
-    ("Qwen/Qwen2.5-0.5B-Instruct", None, (1, 1), 0.93),
-    ("Qwen/Qwen2.5-7B-Instruct", None, (1, 1), 14.27),
-    ("Qwen/Qwen2.5-14B-Instruct", None, (1, 1), 27.57),
-    ("Qwen/Qwen2.5-14B-Instruct", None, (2, 1), 13.99),
-    ("Qwen/Qwen3-0.6B", None, (1, 1), 1.12),
-    ("Qwen/Qwen3-4B", None, (1, 1), 7.56),
-    ("Qwen/Qwen3-8B", None, (1, 1), 15.27),
-    ("Qwen/Qwen3-14B", None, (1, 1), 27.52),
-    ("Qwen/Qwen3-32B", None, (1, 1), 61.03),
-    ("Qwen/Qwen3-32B", None, (2, 1), 30.59),
-    ("Qwen/Qwen3-Next-80B-A3B-Instruct", None, (2, 1), 74.28),
-    ("Qwen/Qwen3.5-35B-A3B", None, (1, 1), 65.53),
-    ("openai/gpt-oss-20b", None, (1, 1), 13.47),
-    ("openai/gpt-oss-120b", None, (1, 1), 65.97),
-    ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", None, (1, 1), 44.76),
-    ("microsoft/phi-4", BNB4, (1, 1), 8.63),
-    ("google/gemma-3-1b-it", None, (1, 1), 1.91),
-    ("google/gemma-4-26B-A4B", None, (1, 1), 47.2),
-    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", None, (8, 1), 27.81),
-    ("deepseek-ai/DeepSeek-R1", None, (8, 1), 79.74),
-    ("zai-org/GLM-5-FP8", None, (8, 1), 89.39),
-    ("MiniMaxAI/MiniMax-M2.5", None, (4, 1), 53.75),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 14.99),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 7.51, tensor=2),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 3.77, tensor=4),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 7.51, pipeline=2),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 4.26, pipeline=4),
+    Logged("meta-llama/Llama-3.1-8B-Instruct", 8.49, scheme=FP8),
+    Logged("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", 67.72),
+    Logged("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", 33.88, tensor=2),
+    Logged("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", 16.96, tensor=4),
+    Logged("hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4", 37.09),
+    Logged("meta-llama/Llama-3.2-1B-Instruct", 2.32),
+    Logged("meta-llama/Llama-3.2-3B-Instruct", 2.26, scheme=NVFP4),
+    Logged("Qwen/Qwen2.5-0.5B-Instruct", 0.93),
+    Logged("Qwen/Qwen2.5-7B-Instruct", 14.27),
+    Logged("Qwen/Qwen2.5-14B-Instruct", 27.57),
+    Logged("Qwen/Qwen2.5-14B-Instruct", 13.99, tensor=2),
+    Logged("Qwen/Qwen3-0.6B", 1.12),
+    Logged("Qwen/Qwen3-4B", 7.56),
+    Logged("Qwen/Qwen3-4B", 7.61),
+    Logged("Qwen/Qwen3-8B", 15.27),
+    Logged("Qwen/Qwen3-14B", 27.52),
+    Logged("Qwen/Qwen3-32B", 61.03),
+    Logged("Qwen/Qwen3-32B", 30.59, tensor=2),
+    Logged("Qwen/Qwen3-Next-80B-A3B-Instruct", 74.28, tensor=2),
+    Logged("Qwen/Qwen3.5-35B-A3B", 65.53),
+    Logged("Qwen/Qwen3.5-122B-A10B", 70.47, scheme=NVFP4_QWEN35, is_text_alone=True),
+    Logged("Qwen/Qwen3.5-122B-A10B", 75.17, scheme=NVFP4_QWEN35, is_text_alone=True, drafter_layers=1),
+    Logged("openai/gpt-oss-20b", 13.47, layout=FLASHINFER_CUTLASS),
+    Logged("openai/gpt-oss-20b", 13.72),
+    Logged("openai/gpt-oss-120b", 64.38, layout=FLASHINFER_CUTLASS),
+    Logged("openai/gpt-oss-120b", 65.97),
+    Logged("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 44.76),
+    Logged("microsoft/phi-4", 8.63, scheme=BNB4),
+    Logged("google/gemma-3-1b-it", 1.91),
+    Logged("google/gemma-4-26B-A4B", 47.2, is_text_alone=True),
+    Logged("google/gemma-4-26B-A4B", 48.5),
+    Logged("meta-llama/Llama-4-Scout-17B-16E-Instruct", 27.81, tensor=8),
+    Logged("deepseek-ai/DeepSeek-R1", 79.74, tensor=8),
+    Logged("zai-org/GLM-5-FP8", 89.39, tensor=8),
+    Logged("moonshotai/Kimi-K2.5", 73.58, tensor=8, layout=SGLANG_ON_AMD),
+    Logged("MiniMaxAI/MiniMax-M2.5", 53.75, tensor=4),
 ]
 
 
@@ -128,24 +178,42 @@ def test_active_parameters_are_those_of_the_model_card(name: str, active: float)
     assert counted.computed == counted.active - counted.embedding.parameters * (1 if counted.is_tied else 2)
 
 
-@pytest.mark.parametrize(("name", "scheme", "split", "gib"), LOGGED)
-def test_weights_are_within_two_percent_of_the_log(name: str, scheme: dict | None, split: tuple[int, int], gib: float):
-    config = dict(CATALOG.model(name).config) | ({"quantization_config": scheme} if scheme else {})
-    counted = weights(config, name, tensor=split[0], pipeline=split[1])
-    assert counted.per_gpu_bytes / GIB == pytest.approx(gib, rel=0.02)
+@pytest.mark.parametrize("logged", LOGGED, ids=lambda logged: f"{logged.model} TP {logged.tensor}: {logged.gib} GiB")
+def test_weights_are_within_two_percent_of_the_log(logged: Logged):
+    assert logged.ours() == pytest.approx(logged.gib, rel=0.02)
+
+
+def test_the_layout_of_experts_goes_by_engine_and_gpu():
+    hopper, blackwell, amd = (CATALOG.gpu(name) for name in ("H100-SXM-80GB", "B200-SXM-180GB", "MI355X-288GB"))
+    assert expert_layout("vllm", hopper) == expert_layout("vllm", amd) == MARLIN
+    assert expert_layout("vllm", blackwell) == TENSORRT_LLM
+    assert expert_layout("sglang", amd) == SGLANG_ON_AMD
+    assert expert_layout("vllm", CATALOG.gpu("RTX-5090-32GB")) == MARLIN, "consumer Blackwell is another generation"
+
+
+def test_padding_is_of_the_share_of_each_rank():
+    """gpt-oss over 8 ranks: 360 of 2,880 inner values a rank become 384 (vLLM mxfp4.py pads after dividing)."""
+    config = CATALOG.model("openai/gpt-oss-20b").config
+    eight, one = (weights(config, "x", tensor=size).per_gpu_bytes for size in (8, 1))
+    padded_inner_ratio = (8 * 384) / 2944
+    experts = 24 * 32 * 3 * 3072 * 2944 * 0.53125
+    rest = one - experts
+    assert eight > experts * padded_inner_ratio / 8
+    assert eight < experts * padded_inner_ratio / 8 + rest
 
 
 # Stated rows whose weights cannot be held to 2 %, and why.
 UNHOLDABLE = {
     "qwen25-05b-amd": "printed in units of 1e9 bytes: the other log of the same checkpoint says 0.9277 GiB",
-    "qwen35-122b-nvfp4": "a private re-quantisation: which matrices stayed at 16 bits is not recorded",
+    "qwen35-122b-nvfp4": "the row names no scheme; LOGGED has it with the one its publisher used",
     "qwen35-122b-nvfp4-mtp": "the same",
     "nemotron3-nano-4b-fp8": "the case's config is deduced from the KV log and lacks the feed-forward",
     "sgl-dsv3-fp8kv": "tensor and expert parallelism of that server are not recorded",
     "dsv4-flash-tp2-131072": "DeepSeek-V4 is refused by name",
     "dsv4-flash-tp2-262144": "the same",
 }
-LOOSER = {"sgl-kimi-k25-tp8": 0.025}  # SGLang prints the drop in free memory, not its tensors
+LAYOUTS = {"sgl-kimi-k25-tp8": SGLANG_ON_AMD}
+TEXT_ALONE = {"sgl-gemma4-26b-bf16"}  # its config lists no vision tower either
 CATALOG_ID = {
     "Qwen__Qwen2-0.5B": "Qwen/Qwen2.5-0.5B-Instruct",
     "Qwen__Qwen3.5-35B-A3B": "Qwen/Qwen3.5-35B-A3B",
@@ -158,6 +226,8 @@ def case_config(row: dict[str, str]) -> dict:
     name = CATALOG_ID.get(row["config_file"], row["config_file"].replace("__", "/"))
     config = dict(CATALOG.model(name).config)
     text = config.get("text_config", {})
+    if row["id"] in TEXT_ALONE:
+        del config["vision_config"]
     if row["weights_dtype"] in SCHEMES and "quantization_config" not in config | text:
         config["quantization_config"] = SCHEMES[row["weights_dtype"]]
     return config
@@ -171,10 +241,11 @@ def test_every_stated_case_with_weights_is_within_two_percent(shared_dir: Path):
     for row in rows:
         if not row["model_certainty"].startswith("stated") or row["id"] in UNHOLDABLE:
             continue
-        got = weights(case_config(row), row["id"], tensor=int(row["tp"])).per_gpu_bytes / GIB
+        layout = LAYOUTS.get(row["id"], MARLIN)
+        got = weights(case_config(row), row["id"], tensor=int(row["tp"]), layout=layout).per_gpu_bytes / GIB
         error = got / float(row["weights_gib_per_gpu"]) - 1
         held += 1
-        if abs(error) > LOOSER.get(row["id"], 0.02):
+        if abs(error) > 0.02:
             off.append(f"{row['id']}: {error:+.2%}")
     assert held >= 16
     assert not off
@@ -224,7 +295,7 @@ def test_bytes_per_parameter_by_scheme(declared: dict, bytes_per_parameter: floa
     [
         ({"quant_method": "gptqq"}, "unknown quantisation 'gptqq'; did you mean 'gptq'.*known are fp8.*weights_bytes"),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "'MIXED_PRECISION' is unknown"),
-        ({"quant_method": "compressed-tensors", "config_groups": {}}, "None bits a weight"),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "None bits a weight of type 'int'"),
     ],
 )
 def test_an_unknown_quantisation_is_refused_in_one_line(declared: dict, words: str):
@@ -244,9 +315,15 @@ def test_modules_that_a_checkpoint_ignores_keep_sixteen_bits():
         if part.name.startswith("attention")
     )
     assert weights(kept, "x").total_bytes - whole == attention
-    for pattern in ("model.layers.7.mlp.experts", "*mlp.experts*"):
+    experts = weights(config, "x").routed_expert_bytes
+    for pattern, layers in (
+        ("*mlp.experts*", 48),
+        ("model.layers.7.mlp.experts", 1),
+        ("model.language_model.layers.7.mlp.experts", 1),
+        ("re:.*layers.[0-3]\\..*experts.*", 4),
+    ):
         listed = {**config, "quantization_config": {**FP8, "modules_to_not_convert": [pattern]}}
-        assert weights(listed, "x").routed_expert_bytes == 2 * weights(config, "x").routed_expert_bytes, pattern
+        assert weights(listed, "x").routed_expert_bytes == experts * (48 + layers) // 48, pattern
 
 
 def test_what_a_step_reads_leaves_out_the_input_embedding_unless_it_is_the_head():

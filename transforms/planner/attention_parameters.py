@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transforms.planner.config_reading import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, needed, value_of, whole
+from transforms.planner.config_reading import HEADS, HIDDEN, KV_HEADS, head_dim, needed, value_of, whole
 from transforms.planner.layer_pattern import WINDOW
 from transforms.planner.parts import Part
 
@@ -24,7 +24,7 @@ def attention_parts(config: Config, family: str, kind: str) -> tuple[Part, ...]:
         return _latent(config)
     hidden, heads = needed(config, *HIDDEN), needed(config, *HEADS)
     window = kind == WINDOW
-    dim = whole(config, *(("swa_head_dim",) if window else ("global_head_dim",)), *HEAD_DIM) or hidden // heads
+    dim = head_dim(config, "swa_head_dim" if window else "global_head_dim")
     kv_names = (("swa_num_key_value_heads",) if window else ("num_global_key_value_heads",)) + KV_HEADS
     kv_heads = whole(config, *kv_names) or (1 if value_of(config, "multi_query") else heads)
     value_dim = whole(config, "v_head_dim") or dim
@@ -82,21 +82,22 @@ def state_parts(config: Config) -> tuple[Part, ...]:
     if value_of(config, "linear_attn_config") is not None:
         heads, dim = needed(config, "linear_attn_config.num_heads"), needed(config, "linear_attn_config.head_dim")
         wide = heads * dim
-        return _state(4 * hidden * wide + 2 * (hidden * dim + dim * wide) + hidden * heads, 12 * wide + dim)
+        linear = 4 * hidden * wide + 2 * (hidden * dim + dim * wide) + hidden * heads
+        return _state(linear, 12 * wide + dim, "self_attn.o_proj")
     if taps := whole(config, "conv_L_cache", "L_cache"):
-        return _state(4 * hidden * hidden, hidden * taps)
+        return _state(4 * hidden * hidden, hidden * taps, "conv.out_proj")
     if value_of(config, "attn_type_list") is not None:
         heads = needed(config, *HEADS)
-        wide = heads * (whole(config, *HEAD_DIM) or hidden // heads)
-        return _state(5 * hidden * wide, wide)
+        wide = heads * head_dim(config)
+        return _state(5 * hidden * wide, wide, "self_attn.out_proj")
     if whole(config, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads") is None:
         return _mamba1(config, hidden)
     return _mamba2(config, hidden)
 
 
-def _state(linear: int, rest: int) -> tuple[Part, ...]:
-    names = ("linear_attn.in_proj", "linear_attn.out_proj", "mixer.in_proj", "mixer.out_proj")
-    return (Part("state", linear, modules=names), Part("state_rest", rest, is_linear=False))
+def _state(linear: int, rest: int, module: str) -> tuple[Part, ...]:
+    """Parts of a state layer; `module` is one of its matrices, which checkpoints quantise or leave together."""
+    return (Part("state", linear, modules=(module,)), Part("state_rest", rest, is_linear=False))
 
 
 def _gated_delta_net(config: Config, hidden: int) -> tuple[Part, ...]:
@@ -104,14 +105,15 @@ def _gated_delta_net(config: Config, hidden: int) -> tuple[Part, ...]:
     heads = needed(config, "linear_num_value_heads")
     values = heads * needed(config, "linear_value_head_dim")
     conv = (2 * keys + values) * needed(config, "linear_conv_kernel_dim")
-    return _state(hidden * (2 * keys + 3 * values + 2 * heads), conv + 2 * heads + values // heads)
+    rest = conv + 2 * heads + values // heads
+    return _state(hidden * (2 * keys + 3 * values + 2 * heads), rest, "linear_attn.out_proj")
 
 
 def _mamba1(config: Config, hidden: int) -> tuple[Part, ...]:
     inner = needed(config, "mamba_expand") * hidden
     state, rank = needed(config, "mamba_d_state"), whole(config, "mamba_dt_rank") or -(-hidden // 16)
     linear = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
-    return _state(linear, inner * (needed(config, "mamba_d_conv") + state + 3))
+    return _state(linear, inner * (needed(config, "mamba_d_conv") + state + 3), "mamba.out_proj")
 
 
 def _mamba2(config: Config, hidden: int) -> tuple[Part, ...]:
@@ -120,4 +122,5 @@ def _mamba2(config: Config, hidden: int) -> tuple[Part, ...]:
     groups = 2 * needed(config, "n_groups", "mamba_n_groups", "mamba_ngroups")
     groups *= needed(config, "ssm_state_size", "mamba_d_state")
     conv = (inner + groups) * (needed(config, "conv_kernel", "mamba_d_conv") + 1)
-    return _state(hidden * (3 * inner + groups + heads), conv + 3 * heads + inner)
+    module = "mixer.out_proj" if value_of(config, "ssm_state_size") is not None else "mamba.out_proj"
+    return _state(hidden * (3 * inner + groups + heads), conv + 3 * heads + inner, module)

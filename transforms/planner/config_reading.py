@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 HIDDEN = ("hidden_size", "n_embd", "d_model")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups", "multi_query_group_num")
 HEAD_DIM = ("head_dim", "kv_channels", "attention_head_dim", "head_size")
+_LARGEST = 10**12  # above any count in a config; larger ones are slips of the pen
+_MOST_LAYERS = 10_000
+_SHOWN_LETTERS = 60
 _TOWERS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model", "text_model")
 
 
@@ -30,14 +34,16 @@ class Config:
 
 def read_config(document: Mapping[str, Any], where: str) -> Config:
     """Text tower of a decoded config.json; ConfigError where it names no architecture."""
-    tower = _text_tower(document)
+    tower = _text_tower(document, where)
     architectures = document.get("architectures") or tower.get("architectures") or []
     architecture = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
     model_type = str(tower.get("model_type") or document.get("model_type") or "")
     if not (model_type or architecture):
         raise ConfigError(f"{where}: config lacks 'model_type' and 'architectures'; give the model's own config.json")
     quantization = document.get("quantization_config") or tower.get("quantization_config") or {}
-    return Config(tower, where, model_type, architecture, quantization if isinstance(quantization, Mapping) else {})
+    if not isinstance(quantization, Mapping):
+        raise ConfigError(f"{where}: 'quantization_config' must be an object, not {shown(quantization)}")
+    return Config(tower, where, model_type, architecture, quantization)
 
 
 def whole(config: Config, *names: str) -> int | None:
@@ -46,10 +52,30 @@ def whole(config: Config, *names: str) -> int | None:
         value = value_of(config, name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError(f"{config.where}: '{name}' must be a whole number, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+            raise ConfigError(
+                f"{config.where}: '{name}' must be a whole number from 0 to {_LARGEST:,}, not {shown(value)}"
+            )
         return value
     return None
+
+
+def number(config: Config, name: str) -> float | None:
+    """Number above zero under `name`, None where it is absent; ConfigError on anything else."""
+    value = value_of(config, name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigError(f"{config.where}: '{name}' must be a number above zero, not {shown(value)}")
+    return float(value)
+
+
+def layer_count(config: Config) -> int:
+    """Transformer layers of the model; ConfigError where the config has none or more than any model."""
+    layers = needed(config, *LAYERS)
+    if layers > _MOST_LAYERS:
+        raise ConfigError(f"{config.where}: {layers:,} layers are more than any model has ({_MOST_LAYERS:,} at most)")
+    return layers
 
 
 def needed(config: Config, *names: str) -> int:
@@ -62,6 +88,23 @@ def needed(config: Config, *names: str) -> int:
     return value
 
 
+def head_dim(config: Config, *first: str) -> int:
+    """Values of one attention head: under `first`, under any common name, else the hidden size over the heads."""
+    dim = whole(config, *first, *HEAD_DIM)
+    if dim:
+        return dim
+    hidden, heads = needed(config, *HIDDEN), needed(config, *HEADS)
+    if hidden < heads:
+        raise ConfigError(f"{config.where}: a hidden size of {hidden:,} does not make {heads:,} attention heads")
+    return hidden // heads
+
+
+def shown(value: Any) -> str:
+    """`value` as an error line shows it: one line, cut short."""
+    written = repr(value)
+    return written if len(written) <= _SHOWN_LETTERS else written[: _SHOWN_LETTERS - 1] + "…"
+
+
 def value_of(config: Config, name: str) -> Any:
     """Value under a dotted `name`, None where it is absent."""
     value: Any = config.values
@@ -72,21 +115,31 @@ def value_of(config: Config, name: str) -> Any:
     return value
 
 
+def text(config: Config, name: str) -> str | None:
+    """Text under `name`, None where it is absent or empty; ConfigError on another type."""
+    value = value_of(config, name)
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{config.where}: '{name}' must be text, not {shown(value)}")
+    return value or None
+
+
 def words(config: Config, name: str) -> list[Any] | None:
     """List under `name`, None where it is absent or empty; ConfigError where it is no list."""
     value = value_of(config, name)
     if value is None:
         return None
     if not isinstance(value, list):
-        raise ConfigError(f"{config.where}: '{name}' must be a list, not {value!r}")
+        raise ConfigError(f"{config.where}: '{name}' must be a list, not {shown(value)}")
     return value or None
 
 
-def _text_tower(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _text_tower(document: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if any(name in document for name in LAYERS):
         return document
     for name in _TOWERS:
         tower = document.get(name)
         if isinstance(tower, Mapping):
-            return _text_tower(tower)
+            return _text_tower(tower, where)
+        if tower is not None:
+            raise ConfigError(f"{where}: '{name}' must be an object, not {shown(tower)}")
     return document

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transforms.planner.config_reading import HIDDEN, needed, value_of, whole, words
+from transforms.planner.config_reading import HIDDEN, needed, text, value_of, whole, words
 from transforms.planner.layer_pattern import NONE
-from transforms.planner.parts import Part
+from transforms.planner.parts import ExpertMatrices, Part
 
 if TYPE_CHECKING:
     from transforms.planner.config_reading import Config
@@ -20,15 +20,13 @@ _UNGATED_GPT = ("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "m
 _UNGATED = frozenset((*_UNGATED_GPT, "nemotron", "nemotron_h", "persimmon", "phi"))
 # Experts work beside the dense feed-forward of the same layer.
 _BESIDE = frozenset({"gemma4", "gemma4_text", "arctic"})
-# MXFP4 experts are laid out for the Marlin kernel: hidden size to 256, inner size to 128 (vLLM mxfp4.py).
-MARLIN_HIDDEN_STEP, MARLIN_INNER_STEP = 256, 128
 # Public configs that leave the number of experts a token takes to the class default (transformers).
 _TOP_BY_FAMILY = {"gemma4": 8, "gemma4_text": 8}
 
 
 def feed_forward_parts(config: Config, family: str, kind: str, index: int) -> tuple[Part, ...]:
     """Parts of layer `index`'s feed-forward; none in a layer that a hybrid pattern gives to mixing alone."""
-    pattern = value_of(config, "hybrid_override_pattern")
+    pattern = text(config, "hybrid_override_pattern")
     if pattern is not None and kind != NONE:
         return ()
     hidden = needed(config, *HIDDEN)
@@ -58,9 +56,9 @@ def _sparse(config: Config, family: str, hidden: int, matrices: int, experts: in
     routed = Part(
         "routed_experts",
         experts * matrices * hidden * inner,
+        experts=ExpertMatrices(experts, matrices, hidden, inner),
         modules=("mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj"),
         active_share=(whole(config, *_TOP) or _TOP_BY_FAMILY.get(family) or needed(config, *_TOP)) / experts,
-        padded=experts * matrices * _up(hidden, MARLIN_HIDDEN_STEP) * _up(inner, MARLIN_INNER_STEP),
     )
     bias = experts * (2 * inner + hidden) if family == "gpt_oss" else 0
     router = Part("router", hidden * experts + experts, split=1, is_linear=False)
@@ -70,7 +68,8 @@ def _sparse(config: Config, family: str, hidden: int, matrices: int, experts: in
     shared = _shared_inner(config, family, inner)
     if not shared:
         return parts
-    modules = ("mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj")
+    name = "mlp.shared_expert" if whole(config, "shared_expert_intermediate_size") else "mlp.shared_experts"
+    modules = tuple(f"{name}.{matrix}_proj" for matrix in ("gate", "up", "down"))
     return (*parts, Part("shared_experts", matrices * hidden * shared, modules=modules))
 
 
@@ -101,7 +100,7 @@ def _is_sparse(config: Config, index: int) -> bool:
         return False
     marks = value_of(config, "moe_layer_freq")
     if isinstance(marks, list):
-        return bool(marks[index])
+        return index < len(marks) and bool(marks[index])
     period = whole(config, "expert_layer_period")
     if period:
         return index % period == (whole(config, "expert_layer_offset") or 0)

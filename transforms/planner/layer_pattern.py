@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transforms.errors import CatalogError, ConfigError
-from transforms.planner.config_reading import Config, value_of, whole, words
+from transforms.planner.config_reading import Config, text, value_of, whole, words
 from transforms.planner.model_families import FULL_EVERY_LAYERS
 
 if TYPE_CHECKING:
@@ -63,15 +63,15 @@ def _named(config: Config, _family: str, _layers: int) -> list[str] | None:
 
 
 def _lettered(config: Config, _family: str, _layers: int) -> list[str] | None:
-    letters = value_of(config, "hybrid_override_pattern")
+    letters = text(config, "hybrid_override_pattern")
     if letters is None:
         return None
-    unknown = sorted(set(str(letters)) - set(_KIND_OF_LETTER))
+    unknown = sorted(set(letters) - set(_KIND_OF_LETTER))
     if unknown:
         raise CatalogError(
             f"{config.where}: unknown layer '{unknown[0]}' in hybrid_override_pattern; known are M * - E"
         )
-    return [_KIND_OF_LETTER[letter] for letter in str(letters)]
+    return [_KIND_OF_LETTER[letter] for letter in letters]
 
 
 def _numbered(config: Config, _family: str, _layers: int) -> list[str] | None:
@@ -133,8 +133,8 @@ def _windowed(config: Config, family: str, layers: int) -> tuple[str, ...]:
     pattern = value_of(config, "sliding_window_pattern") or value_of(config, "_sliding_window_pattern")
     if isinstance(pattern, str):
         return tuple(WINDOW if pattern[index % len(pattern)] == "L" else FULL for index in range(layers))
-    if isinstance(pattern, int):
-        return _every(pattern, WINDOW, layers)
+    if every := whole(config, "sliding_window_pattern", "_sliding_window_pattern"):
+        return _every(every, WINDOW, layers)
     return _every(FULL_EVERY_LAYERS.get(family, layers + 1), WINDOW, layers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transforms.planner.config_reading import HEAD_DIM, HEADS, HIDDEN, Config, needed, value_of, whole
+from transforms.planner.config_reading import HEADS, HIDDEN, Config, head_dim, needed, value_of, whole
 
 _WIDE, _NARROW = 4, 2  # bytes of a float32 and of a 16-bit state value
 _CHUNK_TOKENS = 2048  # vLLM's stand-in where the config names no chunk (config/model.py get_mamba_chunk_size)
@@ -42,7 +42,7 @@ def state_layer(config: Config) -> StateLayer:
         return StateLayer("short convolution", needed(config, "conv_dim", *HIDDEN), taps, 0, _NARROW)
     if value_of(config, "attn_type_list") is not None:
         heads = needed(config, *HEADS)
-        dim = whole(config, *HEAD_DIM) or needed(config, *HIDDEN) // heads
+        dim = head_dim(config)
         return StateLayer("lightning attention", 0, 0, heads * dim * dim, _NARROW)
     if whole(config, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads") is None:
         inner = needed(config, "mamba_expand") * needed(config, *HIDDEN)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CapacityError
 from transforms.planner.config_reading import HEADS, KV_HEADS, read_config, whole
+from transforms.planner.expert_layout import expert_layout
 from transforms.planner.model_shape import model_shape
 from transforms.planner.parameters import VOCABULARY_STEP
 from transforms.planner.start_up import (
@@ -129,7 +130,7 @@ _SHARE, _SHARE_SINCE_0_33 = 0.9, 0.92
 def _budget(config: Mapping[str, Any], gpu: Gpu, engine: Engine, where: str) -> MemoryBudget:
     check_engine(engine.name)
     parts = {
-        "weights_bytes": _weights(config, engine, where),
+        "weights_bytes": _weights(config, gpu, engine, where),
         **(_vllm_parts(config, gpu, engine, where) if engine.name.startswith("vllm") else _other_parts(engine)),
     }
     told = {"activation_bytes": engine.activation_bytes, "non_torch_bytes": engine.non_torch_bytes}
@@ -155,7 +156,7 @@ def _budget(config: Mapping[str, Any], gpu: Gpu, engine: Engine, where: str) -> 
     )
 
 
-def _weights(config: Mapping[str, Any], engine: Engine, where: str) -> tuple[int, str, str]:
+def _weights(config: Mapping[str, Any], gpu: Gpu, engine: Engine, where: str) -> tuple[int, str, str]:
     if engine.weights_bytes is not None:
         return engine.weights_bytes, MEASURED, "fleet file"
     own = model_shape(config, where).own_drafter_layers
@@ -166,6 +167,7 @@ def _weights(config: Mapping[str, Any], engine: Engine, where: str) -> tuple[int
         pipeline=engine.pipeline_parallel_size,
         data=engine.data_parallel_size,
         drafter_layers=engine.drafter_layers or (own if engine.speculative_tokens else 0),
+        layout=expert_layout(engine.name, gpu),
     )
     billions = counted.parameters.total / 1e9
     source = f"{billions:.3f} billion parameters counted from {where}, quantisation {counted.quantization}"
@@ -174,17 +176,19 @@ def _weights(config: Mapping[str, Any], engine: Engine, where: str) -> tuple[int
 
 def _vllm_parts(config: Mapping[str, Any], gpu: Gpu, engine: Engine, where: str) -> dict[str, tuple[int, str, str]]:
     start_up = vllm_start_up(engine.version)
-    libraries = non_torch_bytes(start_up, engine.tensor_parallel_size) + gpu.extra_non_torch_bytes
-    source = start_up.source + ("; " + gpu.sources["start_up"] if gpu.extra_non_torch_bytes else "")
+    libraries = non_torch_bytes(start_up, engine.tensor_parallel_size)
+    is_sorted = gpu.is_sampling_sorted and start_up.sort_bytes > 0
     graphs: tuple[int, str, str] = (0, ASSUMED, "not deducted by this release")
     if start_up.are_graphs_deducted:
         graphs = (0, ASSUMED, "deducted by this release but not predictable: give cuda_graph_bytes from your own log")
         if engine.cuda_graph_bytes is not None:
             graphs = (engine.cuda_graph_bytes, MEASURED, "fleet file")
-    peak = activation_bytes(config, where, engine, start_up) if engine.activation_bytes is None else 0
+    peak = 0
+    if engine.activation_bytes is None:
+        peak = activation_bytes(config, where, engine, start_up, is_sampling_sorted=is_sorted)
     return {
-        "activation_bytes": (peak, ASSUMED, start_up.source),
-        "non_torch_bytes": (libraries, ASSUMED, source),
+        "activation_bytes": (peak, ASSUMED, start_up.source + ("; " + gpu.sources["start_up"] if is_sorted else "")),
+        "non_torch_bytes": (libraries, ASSUMED, start_up.source),
         "graph_bytes": graphs,
     }
 

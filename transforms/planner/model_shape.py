@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.planner.config_reading import (
-    HEAD_DIM,
     HEADS,
-    HIDDEN,
     KV_HEADS,
-    LAYERS,
     Config,
+    head_dim,
+    layer_count,
     needed,
     read_config,
+    text,
     value_of,
     whole,
+    words,
 )
 from transforms.planner.layer_pattern import BOTH, CHUNK, FULL, NONE, STATE, WINDOW, layer_kinds
 from transforms.planner.layer_state import StateLayer, state_layer
@@ -90,7 +91,7 @@ def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
     """Shape of the model in a decoded config.json; `where` names the file. CatalogError, ConfigError say what lacks."""
     read = read_config(config, where)
     family = family_of(read.model_type, read.architecture, where)
-    layers = needed(read, *LAYERS)
+    layers = layer_count(read)
     kinds = layer_kinds(read, family, layers)
     kept = layers - (whole(read, "num_kv_shared_layers") or 0)
     share = (whole(read, "cla_share_factor") or 1) if value_of(read, "use_cla") else 1
@@ -125,14 +126,14 @@ def _attention(config: Config, kind: str) -> tuple[Layer, ...]:
     if whole(config, "kv_lora_rank"):
         return (LatentLayer(needed(config, "kv_lora_rank"), needed(config, "qk_rope_head_dim")),)
     if kind == WINDOW:
-        heads, key_dim = _kv_heads(config, "swa_num_key_value_heads"), _head_dim(config, "swa_head_dim")
+        heads, key_dim = _kv_heads(config, "swa_num_key_value_heads"), head_dim(config, "swa_head_dim")
         value_dim = whole(config, "swa_v_head_dim", "v_head_dim") or key_dim
         window = needed(config, "sliding_window", "sliding_window_size")
         return (AttentionLayer(heads, key_dim, value_dim, window_tokens=window),)
     if kind == CHUNK:
-        heads, key_dim = _kv_heads(config), _head_dim(config)
+        heads, key_dim = _kv_heads(config), head_dim(config)
         return (AttentionLayer(heads, key_dim, key_dim, chunk_tokens=needed(config, "attention_chunk_size")),)
-    heads, key_dim = _kv_heads(config, "num_global_key_value_heads"), _head_dim(config, "global_head_dim")
+    heads, key_dim = _kv_heads(config, "num_global_key_value_heads"), head_dim(config, "global_head_dim")
     return (AttentionLayer(heads, key_dim, whole(config, "v_head_dim") or key_dim),)
 
 
@@ -141,17 +142,21 @@ def _indexer(config: Config, index: int | None) -> tuple[Layer, ...]:
     dim = whole(config, "index_head_dim")
     if not dim or not whole(config, "index_topk"):
         return ()
-    if index is not None:
-        pattern = value_of(config, "index_topk_pattern")
-        every = whole(config, "index_topk_freq") or 1
-        offset = whole(config, "index_skip_topk_offset")
-        first = 2 if offset is None else offset
-        if pattern is not None and index < len(pattern):
-            if pattern[index] == "S":
-                return ()
-        elif max(index - first + 1, 0) % every:
-            return ()
+    if index is not None and not _has_own_indexer(config, index):
+        return ()
     return (IndexerLayer(dim),)
+
+
+def _has_own_indexer(config: Config, index: int) -> bool:
+    """Whether layer `index` picks its tokens itself; the others take over the choice of a layer before (GLM-5.2)."""
+    types, pattern = words(config, "indexer_types"), text(config, "index_topk_pattern")
+    if types is not None and index < len(types):
+        return bool(types[index] != "shared")
+    if pattern is not None and index < len(pattern):
+        return pattern[index] != "S"
+    offset = whole(config, "index_skip_topk_offset")
+    first = 2 if offset is None else offset
+    return max(index - first + 1, 0) % (whole(config, "index_topk_freq") or 1) == 0
 
 
 def _kv_heads(config: Config, *first: str) -> int:
@@ -160,11 +165,6 @@ def _kv_heads(config: Config, *first: str) -> int:
         return heads
     is_shared = value_of(config, "multi_query") and not value_of(config, "new_decoder_architecture")
     return 1 if is_shared else needed(config, *HEADS)
-
-
-def _head_dim(config: Config, *first: str) -> int:
-    dim = whole(config, *first, *HEAD_DIM)
-    return dim or needed(config, *HIDDEN) // needed(config, *HEADS)
 
 
 def _own_drafter_layers(config: Config, family: str) -> int:

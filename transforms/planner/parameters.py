@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CatalogError
 from transforms.planner.attention_parameters import attention_parts, state_parts
-from transforms.planner.config_reading import HIDDEN, LAYERS, needed, read_config, value_of, whole
+from transforms.planner.config_reading import HIDDEN, layer_count, needed, read_config, value_of, whole
 from transforms.planner.feed_forward_parameters import feed_forward_parts
 from transforms.planner.layer_pattern import BOTH, FULL, NONE, STATE, layer_kinds
 from transforms.planner.model_families import family_of
@@ -78,7 +78,7 @@ def parameters(config: Mapping[str, Any], where: str) -> Parameters:
     family = family_of(read.model_type, read.architecture, where)
     if family in _UNCOUNTED:
         raise CatalogError(f"{where}: the parts of '{family}' are not counted; give weights_bytes in the fleet file")
-    hidden, layers = needed(read, *HIDDEN), needed(read, *LAYERS)
+    hidden, layers = needed(read, *HIDDEN), layer_count(read)
     kinds = layer_kinds(read, family, layers)
     rows = -(-needed(read, "vocab_size") // VOCABULARY_STEP) * VOCABULARY_STEP
     return Parameters(
@@ -88,10 +88,10 @@ def parameters(config: Mapping[str, Any], where: str) -> Parameters:
         embedding=Part("embedding", rows * hidden, is_linear=False),
         lm_head=Part("lm_head", rows * hidden, is_linear=False),
         is_tied=_is_tied(read, config, family),
-        outside=(norm(hidden), *vision_parts(config, hidden)),
+        outside=(norm(hidden), *vision_parts(config, where, hidden)),
         drafter_layer=(
             *_layer(read, family, FULL, layers - 1),
-            Part("drafter", 2 * hidden * hidden, split=1),
+            Part("drafter", 2 * hidden * hidden, split=1, modules=("eh_proj",)),
         ),
     )
 

@@ -9,6 +9,16 @@ EVERY_RANK = 1 << 30
 
 
 @dataclass(frozen=True)
+class ExpertMatrices:
+    """`count` experts of `matrices` matrices each, hidden × inner size, which engines lay out in their own way."""
+
+    count: int
+    matrices: int
+    hidden: int
+    inner: int
+
+
+@dataclass(frozen=True)
 class Part:
     """`parameters` of one kind. `modules` are the checkpoint's own names for it, which quantisation configs list."""
 
@@ -20,8 +30,8 @@ class Part:
     """Whether it is a matrix that quantisation may shrink."""
     modules: tuple[str, ...] = ()
     active_share: float = 1.0
-    padded: int | None = None
-    """Parameters as the engine lays them out, where it pads the matrices."""
+    experts: ExpertMatrices | None = None
+    """Shape of routed experts, whose layout depends on the engine and the GPU."""
 
     @property
     def active(self) -> int:

@@ -38,6 +38,8 @@ class StartUp:
     since: tuple[int, ...]
     logit_bytes: float
     """Per sequence and vocabulary row while sampling: logits, probabilities, noise, and what sorting needs."""
+    sort_bytes: float
+    """The same again where sampling sorts although this release has a kernel that does not."""
     hidden_factor: float
     """Copies of the hidden state that a forward pass holds beside the feed-forward's inner values."""
     non_torch_bytes: Mapping[int, int]
@@ -48,17 +50,21 @@ class StartUp:
     source: str
 
 
+SORT_BYTES = 12.0  # float32 values and 64-bit indices of logits.sort (vLLM v1/sample/ops/topk_topp_sampler.py)
 # Forward passes: 2.07 and 2.99 GiB at 20,000 and 29,000 tokens of Llama-3.1-8B (vLLM 0.6, vllm-project/vllm#10517) are
 # 2 × (3 × inner + 2.9 × hidden) bytes a token; CodeLlama-7b and granite-3.1-8b under 0.19 give 4.25.
 # Sampling: logits in 16 bits and float32, probabilities and noise in float32 are 14 bytes; sorting for top-p made it
 # 37.75 until 0.16 (Qwen3-14B: 5.64 GiB until 0.16, 2.23 GiB from 0.17). Both scale with sequences: 1.40 GiB at 256.
 VLLM = (
-    StartUp((0,), 37.75, 2.9, {1: round(0.35 * GIB)}, False, False, "vllm-project/vllm#10517, vLLM 0.6 (V0)"),
-    StartUp((0, 8), 37.75, 4.25, {1: round(0.13 * GIB), 2: round(0.55 * GIB)}, False, False, _MEMORY_RESULTS),
-    StartUp((0, 17), 14.3, 4.25, {1: round(0.13 * GIB), 2: round(0.55 * GIB)}, True, False, _ACCURACY_REPORT),
+    StartUp((0,), 37.75, 0, 2.9, {1: round(0.35 * GIB)}, False, False, "vllm-project/vllm#10517, vLLM 0.6 (V0)"),
+    StartUp((0, 8), 37.75, 0, 4.25, {1: round(0.13 * GIB), 2: round(0.55 * GIB)}, False, False, _MEMORY_RESULTS),
+    StartUp(
+        (0, 17), 14.3, SORT_BYTES, 4.25, {1: round(0.13 * GIB), 2: round(0.55 * GIB)}, True, False, _ACCURACY_REPORT
+    ),
     StartUp(
         (0, 18),
         14.3,
+        SORT_BYTES,
         4.25,
         {1: round(0.25 * GIB), 2: round(2.07 * GIB), 4: round(2.15 * GIB)},
         True,
@@ -68,6 +74,7 @@ VLLM = (
     StartUp(
         (0, 21),
         14.3,
+        SORT_BYTES,
         4.25,
         {1: round(0.25 * GIB), 2: round(2.07 * GIB), 4: round(2.15 * GIB)},
         True,
@@ -108,7 +115,9 @@ def non_torch_bytes(start_up: StartUp, tensor: int) -> int:
     return start_up.non_torch_bytes[max(size for size in start_up.non_torch_bytes if size <= tensor)]
 
 
-def activation_bytes(config: Mapping[str, Any], where: str, engine: Engine, start_up: StartUp) -> int:
+def activation_bytes(
+    config: Mapping[str, Any], where: str, engine: Engine, start_up: StartUp, *, is_sampling_sorted: bool = False
+) -> int:
     """Peak bytes per GPU of one profiling step: its forward pass or its sampling, whichever is larger.
 
     The profiling step has max_num_batched_tokens tokens and samples for max_num_seqs sequences over the whole
@@ -122,7 +131,8 @@ def activation_bytes(config: Mapping[str, Any], where: str, engine: Engine, star
     sequences = min(engine.max_num_seqs, tokens)
     per_token = 3 * (dense or 0) / tensor + start_up.hidden_factor * hidden
     forward = VALUE_BYTES * tokens * per_token
-    sampling = start_up.logit_bytes * sequences * vocabulary + SAMPLING_FIXED_BYTES
+    logit_bytes = start_up.logit_bytes + (start_up.sort_bytes if is_sampling_sorted else 0.0)
+    sampling = logit_bytes * sequences * vocabulary + SAMPLING_FIXED_BYTES
     sampling += VALUE_BYTES * tokens * SAMPLING_HIDDEN_FACTOR * hidden
     workspace = _expert_workspace_bytes(hidden, expert / tensor, taken, tokens)
     is_kept = start_up.is_workspace_kept and str(read.quantization.get("quant_method")) != "mxfp4"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from transforms.planner.attention_parameters import latent_copy
-from transforms.planner.config_reading import HEAD_DIM, HEADS, HIDDEN, needed, read_config, value_of, whole
+from transforms.planner.config_reading import head_dim, number, read_config, value_of, whole
+from transforms.planner.expert_layout import MARLIN, ExpertLayout
 from transforms.planner.parameters import Parameters, parameters
 from transforms.planner.quantization import PLAIN_BYTES, Quantization, quantization
 
@@ -48,25 +49,41 @@ class Weights:
 
 
 def weights(
-    config: Mapping[str, Any], where: str, *, tensor: int = 1, pipeline: int = 1, data: int = 1, drafter_layers: int = 0
+    config: Mapping[str, Any],
+    where: str,
+    *,
+    tensor: int = 1,
+    pipeline: int = 1,
+    data: int = 1,
+    drafter_layers: int = 0,
+    layout: ExpertLayout = MARLIN,
 ) -> Weights:
     """Weight bytes of the model in a decoded config.json over `tensor` × `pipeline` GPUs, drafter layers included.
 
-    Routed experts spread over `tensor` × `data` ranks, with expert parallelism or without (vLLM fused_moe config.py).
+    Routed experts spread over `tensor` × `data` ranks, with expert parallelism or without (vLLM fused_moe config.py),
+    in the `layout` that the engine's kernels ask for.
     """
     read = read_config(config, where)
-    counted, scheme = parameters(config, where), quantization(read.quantization, where)
+    counted = parameters(config, where)
+    storage = Storage(quantization(read.quantization, where), layout)
+    alone = storage.split(1, 1)
+    layers = [[alone.bytes_of(part, _names(index)) for part in layer] for index, layer in enumerate(counted.layers)]
+    routed = [
+        size
+        for parts, sizes in zip(counted.layers, layers, strict=True)
+        for part, size in zip(parts, sizes, strict=True)
+        if part.name == "routed_experts"
+    ]
     stored = () if counted.is_tied else (counted.lm_head,)
-    everything = [part for layer in counted.layers for part in layer]
-    everything += [counted.embedding, *stored, *counted.outside]
+    outside = sum(alone.bytes_of(part) for part in (counted.embedding, *stored, *counted.outside))
     return Weights(
         parameters=counted,
-        quantization=scheme.name,
-        total_bytes=round(sum(_bytes(part, scheme) for part in everything)),
-        embedding_bytes=round(_bytes(counted.embedding, scheme)),
-        routed_expert_bytes=round(sum(_bytes(p, scheme) for p in everything if p.name == "routed_experts")),
+        quantization=storage.scheme.name,
+        total_bytes=round(sum(map(sum, layers)) + outside),
+        embedding_bytes=round(alone.bytes_of(counted.embedding)),
+        routed_expert_bytes=round(sum(routed)),
         per_gpu_bytes=_fullest_stage_bytes(
-            read, counted, scheme, ranks=(tensor, tensor * data), pipeline=pipeline, drafter_layers=drafter_layers
+            read, counted, storage.split(tensor, tensor * data), pipeline=pipeline, drafter_layers=drafter_layers
         ),
     )
 
@@ -79,22 +96,44 @@ def stage_layers(layers: int, stages: int) -> list[int]:
     return sizes
 
 
+@dataclass(frozen=True)
+class Storage:
+    """How parts lie on one of `tensor` ranks; routed experts spread over `experts` ranks."""
+
+    scheme: Quantization
+    layout: ExpertLayout
+    tensor: int = 1
+    experts: int = 1
+
+    def split(self, tensor: int, experts: int) -> Storage:
+        """The same over `tensor` ranks, routed experts over `experts` ranks."""
+        return replace(self, tensor=tensor, experts=experts)
+
+    def bytes_of(self, part: Part, layers: tuple[str, ...] = ("model",)) -> float:
+        """Bytes of `part` on one rank, in a layer that the checkpoint knows by the names `layers`."""
+        is_quantised = part.is_linear and self.scheme.covers(part.name, part.modules, layers)
+        ranks = self.experts if part.experts is not None else self.tensor
+        if is_quantised and part.experts is not None:
+            return self.layout.rank_bytes(part.experts, self.scheme, ranks)
+        size = self.scheme.bytes_per_parameter if is_quantised else PLAIN_BYTES
+        return part.parameters * size / min(ranks, part.split)
+
+    def rank_bytes(self, parts: Iterable[Part], layers: tuple[str, ...] = ("model",)) -> float:
+        """Bytes of all `parts` of one layer on one rank."""
+        return sum(self.bytes_of(part, layers) for part in parts)
+
+
 def _fullest_stage_bytes(
-    config: Config,
-    counted: Parameters,
-    scheme: Quantization,
-    *,
-    ranks: tuple[int, int],
-    pipeline: int,
-    drafter_layers: int,
+    config: Config, counted: Parameters, storage: Storage, *, pipeline: int, drafter_layers: int
 ) -> int:
     tables = _rotary_bytes(config, counted.family)
-    copies = latent_copy(config) * PLAIN_BYTES / ranks[0]
-    layer_bytes = [_rank_bytes(layer, scheme, ranks) + copies for layer in counted.layers]
+    copies = latent_copy(config) * PLAIN_BYTES / storage.tensor
+    layer_bytes = [storage.rank_bytes(layer, _names(index)) + copies for index, layer in enumerate(counted.layers)]
     head = () if counted.is_tied and pipeline == 1 else (counted.lm_head,)
-    ends = {0: _rank_bytes((counted.embedding, *counted.outside[1:]), scheme, ranks)}
-    ends[pipeline - 1] = ends.get(pipeline - 1, 0.0) + _rank_bytes((*head, *counted.outside[:1]), scheme, ranks)
-    ends[pipeline - 1] += drafter_layers * _rank_bytes(counted.drafter_layer, scheme, ranks)
+    ends = {0: storage.rank_bytes((counted.embedding, *counted.outside[1:]))}
+    ends[pipeline - 1] = ends.get(pipeline - 1, 0.0) + storage.rank_bytes((*head, *counted.outside[:1]))
+    drafter = storage.rank_bytes(counted.drafter_layer, ("mtp.layers.0", *_names(len(counted.layers))))
+    ends[pipeline - 1] += drafter_layers * drafter
     start, stages = 0, []
     for stage, size in enumerate(stage_layers(len(layer_bytes), pipeline)):
         stages.append(sum(layer_bytes[start : start + size]) + ends.get(stage, 0.0) + tables)
@@ -102,25 +141,16 @@ def _fullest_stage_bytes(
     return round(max(stages))
 
 
-def _rank_bytes(parts: Iterable[Part], scheme: Quantization, ranks: tuple[int, int]) -> float:
-    """Bytes of `parts` on one rank; `ranks` are those that dense parts and routed experts spread over."""
-    tensor, experts = ranks
-    return sum(_bytes(p, scheme) / min(experts if p.name == "routed_experts" else tensor, p.split) for p in parts)
-
-
-def _bytes(part: Part, scheme: Quantization) -> float:
-    if not part.is_linear or not scheme.covers(part.name, part.modules):
-        return part.parameters * PLAIN_BYTES
-    count = part.padded if scheme.is_padded and part.padded is not None else part.parameters
-    return count * scheme.bytes_per_parameter
+def _names(index: int) -> tuple[str, ...]:
+    """Names that checkpoints give layer `index`."""
+    return (f"model.layers.{index}",)
 
 
 def _rotary_bytes(config: Config, family: str) -> int:
     """Bytes of the table of cosines and sines that every rank holds for all positions the config allows."""
     positions = whole(config, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length") or 0
-    dim = whole(config, "qk_rope_head_dim", "rotary_dim", *HEAD_DIM)
-    dim = dim or needed(config, *HIDDEN) // needed(config, *HEADS)
-    share = value_of(config, "partial_rotary_factor") or value_of(config, "rope_parameters.partial_rotary_factor")
+    dim = head_dim(config, "qk_rope_head_dim", "rotary_dim")
+    share = number(config, "partial_rotary_factor") or number(config, "rope_parameters.partial_rotary_factor")
     share = share or _ROTARY_SHARE.get(family, 1.0)
     tables = 2 if value_of(config, "rope_local_base_freq") else 1  # Gemma 3 turns windowed layers by another base
     if family in _MANY_POSITIONS:
