@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from flows.manifest import GENERATION, Entry, base_name
 from flows.reading.formats import AUTO, module_of, with_defaults
-from flows.reading.look import Look, look
-from flows.reading.recognise import recognised
+from flows.reading.look import Look, emptiness, look
+from flows.reading.recognise import check_format, recognised
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -140,10 +140,12 @@ def _plan(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path,
     seen = look(found.path)
     if seen.layout == "empty":
         if found.is_named:
-            raise InputError(f"{found.path}: is empty; nothing to ingest")
+            raise InputError(f"{found.path}: {emptiness(seen)}")
         return Plan(found, "empty", size_bytes)
     source = with_defaults(recognised(seen, found.source, catalog), catalog)
     module = module_of(source.format, catalog)
+    if not any(entry.source == source.format for entry in same):
+        check_format(seen, source, catalog)
     name = found.path.name if getattr(module, "IS_TRANSCRIPT", False) else found.source_file
     plan = Plan(replace(found, source=source, source_file=name), "read", size_bytes, prefixes.get(size_bytes, ""), seen)
     generations = [e for e in entries.values() if e.source == source.format and base_name(e.source_file) == name]

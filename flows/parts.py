@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.discover import prefix_digests
 from flows.reading.formats import module_of
-from flows.reading.recognise import advice, candidates
+from flows.reading.recognise import advice, candidates, claim, likely
 from flows.reading.tables import LACKS_COLUMN
 from flows.staging import PartJob, parse_part
 from transforms.batches import Head
@@ -96,12 +96,14 @@ def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
     told = advice(_head(plan))
     if told is not None:
         raise InputError(told)
+    name = plan.found.source.format
     rejects = [reject for part in results for reject in part["rejects"]]
-    if not rejects:
-        return
-    hint = _likely(plan) or "; check --format and the file"
-    reason = f"({len(rejects)} rejected: {rejects[0][1]})"
-    raise InputError(f"no record could be read as {plan.found.source.format} {reason}{hint}")
+    if rejects:
+        hint = _likely(plan) or "; check --format and the file"
+        raise InputError(f"no record could be read as {name} ({len(rejects)} rejected: {rejects[0][1]}){hint}")
+    ignored = sum(part["ignored"] - (part["status"] == "growing") for part in results)
+    if ignored > 0 and claim(name, _head(plan)) is None:
+        raise InputError(f"nothing in it is of format {name} ({ignored} ignored); check --format and the file")
 
 
 def _lacking(plan: Plan, reason: str) -> str:
@@ -111,8 +113,7 @@ def _lacking(plan: Plan, reason: str) -> str:
 
 def _likely(plan: Plan) -> str:
     """What the file looks like when it is not what was asked, as the end of a line; empty if like nothing known."""
-    likely = [name for name in candidates(_head(plan)) if name != plan.found.source.format]
-    return f"; it looks like {' or '.join(likely)}; use --format {likely[0]}" if likely else ""
+    return likely(name for name in candidates(_head(plan)) if name != plan.found.source.format)
 
 
 def _head(plan: Plan) -> Head:

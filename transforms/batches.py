@@ -98,7 +98,9 @@ class Format(Protocol):
     "file": all records of a file are needed at once; the file is read anew whenever it changed.
     "stream": records come in batches, in file order, and what a format keeps in `carry` runs through all of them: the
     file is never split, and read anew whenever it changed. Such a format may have `rest(carry, source) -> Parsed`: the
-    rows that were still open when the file ended, each with its arrival, and no rejects."""
+    rows that were still open when the file ended, each with its arrival, and no rejects.
+    A format whose files cannot always be told from another's may have `takes(head) -> bool`: whether a file that others
+    claim and `recognise` does not is read all the same when the user names this format."""
 
     DEFAULTS: Mapping[str, Any]
     """Source settings that hold where the user gives none."""

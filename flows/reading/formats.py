@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import tomllib
@@ -21,6 +22,7 @@ AUTO = "auto"
 """In place of a format: the one that is recognised."""
 
 
+@functools.cache
 def python_formats() -> tuple[str, ...]:
     """Names of the formats with a module of their own, as written on the command line."""
     import transforms.sources

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ PICKLED = (
 )
 OPEN_ENDS = (b"{", b"[", b",")
 """How the first line of a JSON value ends that is written over several lines."""
+EMPTY_ARRAY = re.compile(rb"\[\s*\]")
 DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -41,7 +43,7 @@ class Look:
     """One file as it lies there.
 
     `layout`: "lines" (JSON lines or text), "document" (one JSON object over many lines), "array" (one JSON array),
-    "csv", "parquet" or "empty". `columns` is the header of a CSV.
+    "csv", "parquet" or "empty" (no record in it). `columns` is the header of a CSV.
     """
 
     path: Path
@@ -65,8 +67,9 @@ def look(path: Path) -> Look:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if magic[:4] == PARQUET_MAGIC:
-        columns = _parquet_columns(path)
-        return Look(path, "none", "parquet", Head(path.name, columns=columns), columns, is_json=False)
+        columns, rows = _parquet_shape(path)
+        layout = "parquet" if rows else "empty"
+        return Look(path, "none", layout, Head(path.name, columns=columns), columns, is_json=False)
     if start[TAR_MAGIC_OFFSET:].startswith(TAR_MAGIC):
         raise InputError(
             f"{path}: is a tar archive; unpack it (tar -xf; for .zst: zstd -d --long=27) and name the folder"
@@ -74,6 +77,8 @@ def look(path: Path) -> Look:
     whole = start.lstrip(b"\0 \t\r\n\xef\xbb\xbf")
     if not whole:
         return Look(path, compression, "empty", Head(path.name))
+    if b"\r" in whole.rstrip() and b"\n" not in whole and whole[:1] not in b"{[":
+        raise InputError(f"{path}: its lines end in CR alone; write them with LF, as with tr '\\r' '\\n' < OLD > NEW")
     lines = _lines(start)
     layout = layout_of(lines)
     text = tuple(line[:HEAD_CHARACTERS].decode("utf-8", errors="replace") for line in lines)
@@ -82,10 +87,21 @@ def look(path: Path) -> Look:
         delimiter = _delimiter(header)
         columns = csv_header(header, delimiter)
         head = Head(path.name, columns=columns, text=text)
+        if len(lines) == 1 and len(start) < CHUNK_BYTES:
+            layout = "empty"
         return Look(path, compression, layout, head, columns, delimiter, is_json=False)
+    if layout == "array" and EMPTY_ARRAY.fullmatch(start.strip()):
+        return Look(path, compression, "empty", Head(path.name, text=text))
     records = _records(path, compression, layout, lines)
     head = Head(path.name, records, text=text, is_document=layout in ("document", "array"))
     return Look(path, compression, layout, head, is_json=bool(records))
+
+
+def emptiness(seen: Look) -> str:
+    """What a file of layout "empty" has in place of records, as the end of a line."""
+    if seen.columns:
+        return "has column names and no rows; nothing to ingest"
+    return "holds no records; nothing to ingest" if seen.head.text else "is empty; nothing to ingest"
 
 
 def compression_of(magic: bytes) -> str:
@@ -157,11 +173,17 @@ def _lines(start: bytes) -> list[bytes]:
 def _is_header(first: bytes) -> bool:
     """Whether a line that is no JSON may be a CSV header: short cells without sentences or times in them."""
     text = first.decode("utf-8", errors="replace")
-    cells = csv_header(text, _delimiter(text))
-    return all(
-        cell and len(cell) <= MAX_NAME_CHARACTERS and cell.count(" ") <= MAX_NAME_BLANKS and not cell[0].isdigit()
-        for cell in cells
-    )
+    try:
+        cells = csv_header(text, _delimiter(text))
+    except csv.Error:  # binary, or a cell longer than any name
+        return False
+    return bool(cells) and all(map(_is_name, cells))
+
+
+def _is_name(cell: str) -> bool:
+    is_text = cell.isprintable() and "\ufffd" not in cell
+    is_short = len(cell) <= MAX_NAME_CHARACTERS and cell.count(" ") <= MAX_NAME_BLANKS
+    return bool(cell) and is_text and is_short and not cell[0].isdigit()
 
 
 def _delimiter(header: str) -> str:
@@ -201,11 +223,13 @@ def _cut(value: Any) -> Any:
     return value[:HEAD_CHARACTERS] if isinstance(value, str) else value
 
 
-def _parquet_columns(path: Path) -> tuple[str, ...]:
+def _parquet_shape(path: Path) -> tuple[tuple[str, ...], int]:
+    """Columns and number of rows of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return tuple(pq.read_schema(path).names)
+        file = pq.read_metadata(path)
+        return tuple(file.schema.to_arrow_schema().names), file.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: looks like Parquet but cannot be read; was it written whole?") from error

@@ -9,11 +9,15 @@ from flows.reading.formats import AUTO, mapping_files, module_of, python_formats
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from flows.reading.look import Look
     from transforms.batches import Head
     from transforms.fleet import Source
+
+MAPPED = "mapped"
+"""The format that a mapping of the user's describes."""
 
 
 def recognised(seen: Look, source: Source, catalog: Path | None = None) -> Source:
@@ -29,18 +33,46 @@ def recognised(seen: Look, source: Source, catalog: Path | None = None) -> Sourc
     raise InputError(f"{seen.path}: {unfit(seen.head)}")
 
 
+def check_format(seen: Look, source: Source, catalog: Path | None = None) -> None:
+    """InputError where the file is not in the format that `source` names, but in another that is known."""
+    if claim(source.format, seen.head, catalog) is not None or not _is_recognisable(source.format, catalog):
+        return
+    takes = getattr(module_of(source.format, catalog), "takes", None)
+    fits = candidates(seen.head, catalog)
+    if fits and not (takes and takes(seen.head)):
+        raise InputError(f"{seen.path}: is not in format {source.format}{likely(fits)}")
+
+
+def likely(fits: Iterable[str]) -> str:
+    """What a file looks like that is in one of the formats `fits`, as the end of a line; empty where there are none."""
+    names = list(fits)
+    return f"; it looks like {' or '.join(names)}; use --format {names[0]}" if names else ""
+
+
 def candidates(head: Head, catalog: Path | None = None) -> dict[str, str]:
     """Formats that a file with this head may be in, each with the reason in a few words."""
-    fits: dict[str, str] = {}
-    for name in python_formats():
-        why = module_of(name, catalog).recognise(head)
-        if why:
-            fits[name] = why
-    for name, path in mapping_files(catalog).items():
-        wanted = read_mapping(path).get("recognise", {})
-        if _fits(head, wanted):
-            fits[name] = "columns " + ", ".join(wanted.get("columns", ()) or wanted.get("keys", ()))
-    return fits
+    flat = mapping_files(catalog)
+    claims = {name: module_of(name, catalog).recognise(head) for name in python_formats()}
+    claims |= {name: _flat_claim(path, head) for name, path in flat.items()}
+    return {name: why for name, why in claims.items() if why}
+
+
+def claim(name: str, head: Head, catalog: Path | None = None) -> str | None:
+    """Why a file with this head looks like format `name`, in a few words; None where it does not."""
+    path = mapping_files(catalog).get(name)
+    why: str | None = module_of(name, catalog).recognise(head) if path is None else _flat_claim(path, head)
+    return why
+
+
+def _flat_claim(path: Path, head: Head) -> str | None:
+    wanted = read_mapping(path).get("recognise", {})
+    return "columns " + ", ".join(wanted.get("columns", ()) or wanted.get("keys", ())) if _fits(head, wanted) else None
+
+
+def _is_recognisable(name: str, catalog: Path | None) -> bool:
+    """Whether files of the format can be told from others: not those of a mapping that does not say by what."""
+    path = mapping_files(catalog).get(name)
+    return name != MAPPED if path is None else bool(read_mapping(path).get("recognise"))
 
 
 def _fits(head: Head, wanted: dict[str, list[str]]) -> bool:

@@ -230,7 +230,7 @@ def test_named_files_that_cannot_be_used_say_so_in_one_line(tmp_path, home):
     for path, words in (
         (tmp_path / "none.jsonl", "no such file"),
         (empty, "is empty"),
-        (other, "no record could be read as mooncake .* it looks like litellm; use --format litellm"),
+        (other, "is not in format mooncake; it looks like litellm; use --format litellm"),
     ):
         with pytest.raises(InputError, match=words) as caught:
             ingested(home, path, form="mooncake")

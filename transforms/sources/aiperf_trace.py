@@ -24,6 +24,7 @@ from transforms.fields.usage import USAGE_MISSING
 from transforms.fields.words import text
 from transforms.finish import frame
 from transforms.sources._trace_line import KEYS, file_salt, offset_clock, own_ids, session_start_us, sizes
+from transforms.sources.vllm_timed_trace import recognise as is_timed_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,12 @@ def recognise(head: Head) -> str | None:
     if own or is_worded or not any("timestamp" in record for record in found):
         return "lines with " + ", ".join([*sorted(INPUTS & found[0].keys()), *own])
     return None
+
+
+def takes(head: Head) -> bool:
+    """Whether it may be an AIPerf trace that cannot be told from Mooncake's: lengths, and none of another's fields."""
+    is_plain = all("input_length" in record and not record.keys() - FIELDS for record in head.records)
+    return is_plain and bool(head.records) and not is_timed_trace(head)
 
 
 def canonicalise(batch: Batch, source: Source) -> Parsed:

@@ -35,6 +35,11 @@ def recognise(head: Head) -> str | None:
     return None
 
 
+def takes(head: Head) -> bool:
+    """Whether it may be a timed trace whatever its block ids fit: `block_tokens` and `time_unit` can say so."""
+    return bool(head.records) and all(KEYS - {"hash_ids"} <= r.keys() <= KEYS for r in head.records)
+
+
 def canonicalise(batch: Batch, source: Source) -> Parsed:
     """One row per line; ids that do not fit the length are dropped (`hash_block_mismatch`), tokens kept."""
     return trace_rows(batch, source, file_salt(batch))
