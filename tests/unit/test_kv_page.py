@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from flows.catalog import load_catalog
 from transforms.fleet import Engine
 from transforms.planner.kv_layers import kv_format
 from transforms.planner.kv_page import ALIGN, ALL, NONE, block_tokens, state_mode, state_page
 from transforms.planner.kv_versions import vllm_rules
 from transforms.planner.model_shape import ModelShape, model_shape
+
+CATALOG = load_catalog(None)
 
 
 def gated(layers: int, kv_heads: int, value_heads: int, **changes: Any) -> ModelShape:
@@ -133,7 +136,36 @@ def test_blocks_without_states() -> None:
     latent = replace(llama, layers=model_shape(
         {"model_type": "deepseek_v3", "num_hidden_layers": 2, "num_attention_heads": 8, "kv_lora_rank": 512,
          "qk_rope_head_dim": 64}, "c").layers)  # fmt: skip
-    assert block_tokens(llama, Engine()) == 16
-    assert block_tokens(latent, Engine()) == 64
-    assert block_tokens(llama, Engine(name="vllm-ascend")) == 128
-    assert block_tokens(latent, Engine(block_size=32)) == 32
+
+    def tokens(shape: ModelShape, **engine: Any) -> int:
+        settings = Engine(**engine)
+        return block_tokens(shape, settings, vllm_rules((0, 19)), kv_format(shape, settings, (0, 19)))
+
+    assert tokens(llama) == 16
+    assert tokens(latent) == 64
+    assert tokens(llama, name="vllm-ascend") == 128
+    assert tokens(latent, block_size=32) == 32
+
+
+@pytest.mark.parametrize(
+    ("minor", "asked", "expected"),
+    [(9, None, 64), (10, None, 128), (14, None, 128), (14, 64, 128), (14, 256, 256), (15, None, 64), (15, 32, 32),
+     (15, 16, 64), (33, 128, 128)],
+)  # fmt: skip
+def test_latents_on_data_centre_blackwell_take_the_block_of_their_kernel(
+    minor: int, asked: int | None, expected: int
+) -> None:
+    config = CATALOG.model("deepseek-ai/DeepSeek-V3").config
+    latent, sparse = model_shape(config, "c"), model_shape(CATALOG.model("deepseek-ai/DeepSeek-V3.2").config, "c")
+    settings, version = Engine(block_size=asked), (0, minor)
+    kv = kv_format(latent, settings, version, is_data_centre_blackwell=True)
+    assert block_tokens(latent, settings, vllm_rules(version), kv) == expected
+    assert block_tokens(sparse, settings, vllm_rules(version), kv) == (asked or 64)
+
+
+@pytest.mark.parametrize(("minor", "is_blackwell", "block"), [(19, False, 2096), (19, True, 2112), (10, True, 2096)])
+def test_heads_of_256_align_to_32_tokens_on_data_centre_blackwell(minor: int, is_blackwell: bool, block: int) -> None:
+    shape = gated(40, 2, 32)
+    settings, version = Engine(enable_prefix_caching=False, kv_cache_dtype="fp8"), (0, minor)
+    kv = kv_format(shape, settings, version, is_data_centre_blackwell=is_blackwell)
+    assert state_page(shape, settings, vllm_rules(version), kv).block_tokens == block

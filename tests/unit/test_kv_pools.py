@@ -86,6 +86,30 @@ def test_186_slots_of_qwen_9b() -> None:
     assert round(187 * 24 * MIB / GIB, 2) == 4.38  # as its log printed
 
 
+def test_drafts_take_copies_of_states_from_the_slots_share() -> None:
+    """SGLang kv_cache_configurator.py: slots × (1 + D/3) states are the share, min(requests, slots/3) × D copies."""
+    request, rest = 24 * (4096 * 3 * 2 + 16 * 128 * 128 * 4), 20 * GIB
+    settings = {"tensor_parallel_size": 2, "max_model_len": 1000, "speculative_tokens": 3, "max_num_seqs": 100}
+    found = sglang(QWEN_9B, rest, holds_states=True, **settings)
+    slots = int(rest * 0.9 / 1.9 // (request * (1 + 4 / 3)))
+    copies = slots // 3 * 4
+    assert 10 < slots // 3 <= 100
+    assert f"{slots} state slots and {copies} copies for drafts" in found.rule
+    assert found.reported_tokens == (rest - (slots + 1 + copies) * request) // (9 * 2048)
+    fewer = sglang(QWEN_9B, rest, holds_states=True, **settings | {"max_num_seqs": 2})
+    assert "and 8 copies" in fewer.rule
+    uncached = sglang(QWEN_9B, rest, holds_states=True, enable_prefix_caching=False, **settings)
+    assert uncached.state_pool_bytes < found.state_pool_bytes, "a request has one slot alone then, and more copies"
+    assert sglang(QWEN_9B, rest, **settings).reported_tokens == rest // (9 * 2048)
+
+
+def test_the_stage_with_the_largest_cell_limits_the_tokens() -> None:
+    """Five layers on each stage; windowed ones cost 0.8 of the full one, which is on the second."""
+    found = sglang(shape("gemma3_text", 10, 1, 64, sliding_window=128), GIB, pipeline_parallel_size=2)
+    assert found.reported_tokens == int(GIB // ((4 * 0.8 + 1) * 256))
+    assert found.capacity_bytes <= 2 * GIB
+
+
 def test_no_room_for_one_state() -> None:
     with pytest.raises(CapacityError, match="hold no state"):
         sglang(QWEN_9B, 10 * MIB, holds_states=True)

@@ -30,13 +30,21 @@ if TYPE_CHECKING:
 __all__ = ["KvAccount", "KvGroup", "KvLine", "check_starts", "default_prefix_caching", "kv_account"]
 
 
-def kv_account(shape: ModelShape, engine: Engine, available_bytes: int, *, holds_states: bool = False) -> KvAccount:
+def kv_account(
+    shape: ModelShape,
+    engine: Engine,
+    available_bytes: int,
+    *,
+    holds_states: bool = False,
+    is_data_centre_blackwell: bool = False,
+) -> KvAccount:
     """KV account of one replica with `available_bytes` for KV on each GPU; errors say what cannot be.
 
     `holds_states`: SGLang's state slots come out of `available_bytes` too (they do not in its printed KV pool size).
+    `is_data_centre_blackwell`: the GPU is a B200 or its like, whose kernels want other blocks.
     """
     version = known_version(engine.name, engine.version)
-    kv = kv_format(shape, engine, version)
+    kv = kv_format(shape, engine, version, is_data_centre_blackwell=is_data_centre_blackwell)
     check_parallelism(shape, engine)
     if available_bytes <= 0:
         raise CapacityError(f"{shape.where}: no memory is left for KV; use more GPUs, a larger one or a smaller model")

@@ -1,4 +1,9 @@
-"""vLLM's groups of layers: pages brought to one size, layers of one kind bucketed and split into equal groups."""
+"""vLLM's groups of layers: pages brought to one size, layers of one kind bucketed and split into equal groups.
+
+From 0.29 on VLLM_KV_CACHE_LAYOUT can name a layout with the block outermost (BLHNC), under which pages of several sizes
+lie side by side in a block and are not padded. It is no default (only DeepSeek-V4 needs it, which is refused): counted
+is the default layout. Whoever sets that variable takes kv_cache_memory_bytes and the size from the engine's own log.
+"""
 
 from __future__ import annotations
 

@@ -47,9 +47,13 @@ class KvFormat:
     draft_tokens: int
     state_value_bytes: int
     """Of a state whose config does not say."""
+    is_data_centre_blackwell: bool = False
+    """Whether the GPU's kernels are those of compute capability 10.x, which want larger blocks."""
 
 
-def kv_format(shape: ModelShape, engine: Engine, version: Version) -> KvFormat:
+def kv_format(
+    shape: ModelShape, engine: Engine, version: Version, *, is_data_centre_blackwell: bool = False
+) -> KvFormat:
     """KV format of `shape` under `engine`; CatalogError on an unknown dtype, ConfigError on one for other models."""
     dtype = engine.kv_cache_dtype
     if dtype not in KV_VALUE_BYTES:
@@ -63,7 +67,8 @@ def kv_format(shape: ModelShape, engine: Engine, version: Version) -> KvFormat:
         value_bytes=KV_VALUE_BYTES[dtype],
         tensor_parallel_size=engine.tensor_parallel_size,
         has_scaled_latent=is_fp8 and (shape.has_indexer or dtype == SPARSE_LATENT),
-        draft_tokens=engine.speculative_tokens,
+        draft_tokens=0 if engine.name == SGLANG else engine.speculative_tokens,  # SGLang copies whole states instead
+        is_data_centre_blackwell=is_data_centre_blackwell,
         state_value_bytes=_state_value_bytes(shape, engine, version),
     )
 

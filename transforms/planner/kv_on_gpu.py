@@ -35,7 +35,8 @@ def kv_on_gpu(config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine) -
     shape = model_shape(config, where)
     engine = replace(engine, drafter_layers=drafter_layers(shape, engine))
     memory = memory_budget(config, gpu, engine, where)
-    account = kv_account(shape, engine, memory.kv_bytes, holds_states=True)
+    is_blackwell = gpu.is_data_centre_blackwell
+    account = kv_account(shape, engine, memory.kv_bytes, holds_states=True, is_data_centre_blackwell=is_blackwell)
     if engine.max_model_len is not None:
         check_starts(account, f"{where} on {gpu.name}")
     return KvOnGpu(engine, memory, account)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from transforms.planner.kv_layers import state_bytes, token_bytes
 from transforms.planner.kv_versions import VLLM_ASCEND
 from transforms.planner.layer_state import MAMBA_1, MAMBA_2, StateLayer
+from transforms.planner.model_shape import AttentionLayer
 
 if TYPE_CHECKING:
     from transforms.fleet import Engine
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 BLOCK_TOKENS = 16  # vLLM config/cache.py DEFAULT_BLOCK_SIZE; FlashAttention's smallest kernel block
 LATENT_BLOCK_TOKENS = 64  # FlashMLA and sparse MLA
+FLASHINFER_LATENT_BLOCK_TOKENS = 32  # what FlashInfer's MLA kernel takes beside 64
 ASCEND_BLOCK_TOKENS = 128
 
 NONE, ALIGN, ALL = "none", "align", "all"
 """How states are kept under prefix caching: not at all, at the last block boundaries, or at every one."""
 
+_WIDE_HEAD = 256
 _CACHED_KINDS = frozenset({MAMBA_1, MAMBA_2})  # vLLM SupportsMambaPrefixCaching
 
 
@@ -40,8 +43,13 @@ class StatePage:
         return (self.page_bytes - self.state_bytes) / self.state_bytes
 
 
-def block_tokens(shape: ModelShape, engine: Engine) -> int:
+def block_tokens(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat) -> int:
     """Tokens of a block of a model without states: what was asked for, else what the kernels prefer."""
+    if shape.has_latent and not shape.has_indexer and kv.is_data_centre_blackwell:
+        forced = rules.blackwell_latent_block_tokens
+        asked = engine.block_size or forced
+        is_kept = asked % forced == 0 or (asked, forced) == (FLASHINFER_LATENT_BLOCK_TOKENS, LATENT_BLOCK_TOKENS)
+        return asked if is_kept else forced  # vLLM forces the kernel's block (platforms/cuda.py)
     if engine.block_size:
         return engine.block_size
     if engine.name == VLLM_ASCEND:
@@ -66,10 +74,17 @@ def state_page(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat
     align = rules.latent_state_block_tokens if shape.has_latent else BLOCK_TOKENS
     if engine.name == VLLM_ASCEND:
         align = ASCEND_BLOCK_TOKENS
+    elif kv.is_data_centre_blackwell and any(d == _WIDE_HEAD for d in _head_dims(shape)):
+        align = max(align, rules.blackwell_wide_head_tokens)
     if state_mode(shape, engine, rules) == ALL:
         align = lcm(align, *(s.chunk_tokens or 1 for s in _states(shape)))
     tokens = max(align * -(-state // (align * per_token)), engine.block_size or 0)
     return StatePage(tokens, tokens * per_token, state)
+
+
+def _head_dims(shape: ModelShape) -> set[int]:
+    caches = (cache for layer in shape.layers for cache in layer)
+    return {cache.key_head_dim for cache in caches if isinstance(cache, AttentionLayer)}
 
 
 def _states(shape: ModelShape) -> list[StateLayer]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from transforms.errors import CapacityError
-from transforms.planner.kv_layers import all_caches, fullest_stage, state_bytes, token_bytes
+from transforms.errors import CapacityError, ConfigError
+from transforms.planner.kv_layers import all_caches, layers_with_drafter, pipeline_stages, state_bytes, token_bytes
 from transforms.planner.kv_result import KvAccount, KvGroup
 from transforms.planner.layer_state import StateLayer
 from transforms.planner.model_shape import AttentionLayer
@@ -22,6 +22,7 @@ WINDOW_TOKENS_RATIO = Fraction(4, 5)  # server_args.py swa_full_tokens_ratio
 STATE_MEMORY_RATIO = Fraction(9, 10)  # server_args.py mamba_full_memory_ratio
 SPARSE_PAGE_TOKENS = 64  # server_args.py: sparse MLA kernels want pages of 64 tokens
 WINDOW_POOLS_SINCE = (0, 5)
+SLOTS_PER_REQUEST = 3  # kv_cache_configurator.py: a running request needs so many slots while prefixes are cached
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,32 @@ def sglang_account(
     holds_states: bool,
 ) -> KvAccount:
     """KV account of SGLang with `available_bytes` a GPU for its KV pools, the state slots among them if said so."""
-    pools = _pools(fullest_stage(shape, engine, kv), version, kv)
-    replica = _pools(all_caches(shape, engine), version, kv)
-    slots = (
-        _state_slots(available_bytes, pools.state_bytes, shape.where) if holds_states and pools.state_bytes else None
-    )
-    pool_bytes = available_bytes - ((slots or 0) + 1) * pools.state_bytes if slots else available_bytes
     page = engine.block_size or (SPARSE_PAGE_TOKENS if shape.has_indexer else 1)
-    tokens = int(pool_bytes // pools.cell_bytes) // page * page
+    layers = layers_with_drafter(shape, engine)
+    has_window_pool = _has_window_pool(all_caches(shape, engine), version)
+    stages = [
+        _stage(
+            _pools(caches, kv, has_window_pool=has_window_pool),
+            engine,
+            available_bytes,
+            shape.where,
+            holds_states=holds_states,
+        )
+        for caches in pipeline_stages(layers, len(shape.layers), engine.pipeline_parallel_size)
+    ]
+    tight = min((stage for stage in stages if stage.pools.cell_bytes), key=lambda stage: stage.tokens, default=None)
+    if tight is None:
+        raise ConfigError(f"{shape.where}: no layer keeps KV; there is nothing to account for")
+    pools, room = tight.pools, min(stages, key=lambda stage: stage.room.slots or available_bytes).room
+    slots = room.slots or None
+    replica = _pools(all_caches(shape, engine), kv, has_window_pool=has_window_pool)
+    tokens = tight.tokens // page * page
     tp = engine.tensor_parallel_size
     length = engine.max_model_len or shape.max_position_embeddings
     return KvAccount(
         engine=engine.name,
         engine_version=f"{version[0]}.{version[1]}",
-        rule=_rule(pools, slots),
+        rule=_rule(replica, room),
         gpus=tp * engine.pipeline_parallel_size,
         available_bytes_per_gpu=available_bytes,
         bytes_per_token_per_gpu=pools.full_bytes + pools.window_bytes,
@@ -83,11 +96,44 @@ def sglang_account(
     )
 
 
-def _pools(caches: tuple[Layer, ...], version: Version, kv: KvFormat) -> Pools:
+@dataclass(frozen=True)
+class StateRoom:
+    """State slots of a GPU, copies of states that drafts are tried on, and bytes of both; 0 slots where none count."""
+
+    slots: int = 0
+    draft_copies: int = 0
+    taken_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A GPU of one pipeline stage: its pools, its states, and the tokens its memory holds beside them."""
+
+    pools: Pools
+    room: StateRoom
+    tokens: int
+
+
+def _stage(pools: Pools, engine: Engine, available_bytes: int, where: str, *, holds_states: bool) -> Stage:
+    has_states = holds_states and pools.state_bytes > 0
+    room = _state_room(available_bytes, pools.state_bytes, engine, where) if has_states else StateRoom()
+    tokens = int((available_bytes - room.taken_bytes) // pools.cell_bytes) if pools.cell_bytes else 0
+    return Stage(pools, room, tokens)
+
+
+def _has_window_pool(caches: tuple[Layer, ...], version: Version) -> bool:
+    """Whether windowed layers of the model have a pool of their own: not where all layers have a window."""
     attention = [cache for cache in caches if not isinstance(cache, StateLayer)]
-    windowed = [c for c in attention if isinstance(c, AttentionLayer) and (c.window_tokens or c.chunk_tokens)]
-    if version < WINDOW_POOLS_SINCE or len(windowed) == len(attention):
-        windowed = []  # one pool holds all layers
+    return version >= WINDOW_POOLS_SINCE and not all(_is_windowed(cache) for cache in attention)
+
+
+def _is_windowed(cache: Layer) -> bool:
+    return isinstance(cache, AttentionLayer) and bool(cache.window_tokens or cache.chunk_tokens)
+
+
+def _pools(caches: tuple[Layer, ...], kv: KvFormat, *, has_window_pool: bool) -> Pools:
+    attention = [cache for cache in caches if not isinstance(cache, StateLayer)]
+    windowed = [c for c in attention if has_window_pool and isinstance(c, AttentionLayer) and _is_windowed(c)]
     window_bytes = sum(token_bytes(cache, kv) for cache in windowed)
     return Pools(
         full_bytes=sum(token_bytes(cache, kv) for cache in attention) - window_bytes,
@@ -97,15 +143,23 @@ def _pools(caches: tuple[Layer, ...], version: Version, kv: KvFormat) -> Pools:
     )
 
 
-def _state_slots(rest_bytes: int, request_bytes: int, where: str) -> int:
-    share = STATE_MEMORY_RATIO / (1 + STATE_MEMORY_RATIO)
-    slots = int((rest_bytes * share - request_bytes) / request_bytes)
+def _state_room(rest_bytes: int, request_bytes: int, engine: Engine, where: str) -> StateRoom:
+    """Slots in the states' share of the memory; drafts are tried on copies, one a drafted token and request."""
+    share_bytes = rest_bytes * STATE_MEMORY_RATIO / (1 + STATE_MEMORY_RATIO)
+    copies = 0
+    if engine.speculative_tokens:
+        drafted = engine.speculative_tokens + 1  # speculative_num_draft_tokens counts the verified token too
+        ratio = SLOTS_PER_REQUEST if engine.enable_prefix_caching else 1
+        slots = int(share_bytes // (request_bytes * (1 + Fraction(drafted, ratio))))
+        copies = min(engine.max_num_seqs, slots // ratio) * drafted
+    else:
+        slots = int((share_bytes - request_bytes) / request_bytes)
     if slots < 1:
         raise CapacityError(
             f"{where}: {rest_bytes:,} bytes for KV hold no state of {request_bytes:,} bytes; "
             "use more GPUs or a larger one"
         )
-    return slots
+    return StateRoom(slots, copies, (slots + 1 + copies) * request_bytes)
 
 
 def _groups(pools: Pools, page: int, tp: int) -> tuple[KvGroup, ...]:
@@ -118,10 +172,13 @@ def _groups(pools: Pools, page: int, tp: int) -> tuple[KvGroup, ...]:
     return tuple(groups)
 
 
-def _rule(pools: Pools, slots: int | None) -> str:
+def _rule(pools: Pools, room: StateRoom) -> str:
     parts = ["SGLang: tokens = bytes ÷ cell in whole pages"]
     if pools.window_bytes:
         parts.append(f"windowed pool of {float(WINDOW_TOKENS_RATIO)} × tokens")
-    if pools.state_bytes:
-        parts.append("states in a pool of their own" if slots is None else f"{slots} state slots beside the KV")
+    if pools.state_bytes and not room.slots:
+        parts.append("states in a pool of their own")
+    elif room.slots:
+        copies = f" and {room.draft_copies} copies for drafts" if room.draft_copies else ""
+        parts.append(f"{room.slots} state slots{copies} beside the KV")
     return "; ".join(parts)

@@ -49,6 +49,10 @@ class VllmRules:
     """The start-up check leaves out the block that is never given to a request."""
     latent_state_block_tokens: int = 64
     """Kernel alignment of the shared block of MLA layers and states."""
+    blackwell_latent_block_tokens: int = 64
+    """Block of MLA on data-centre Blackwell: CUTLASS MLA wants 128 tokens where it is the default."""
+    blackwell_wide_head_tokens: int = 16
+    """Kernel alignment of the block of models with states on data-centre Blackwell where heads have 256 values."""
     nemotron_state_bytes: int = 2
     """Bytes of a Nemotron-H state value where its config is silent."""
 
@@ -58,10 +62,13 @@ class VllmRules:
 _VLLM_CHANGES: tuple[tuple[Version, dict[str, Any]], ...] = (
     ((0, 8), {"is_v0": False}),
     ((0, 9), {"is_token_concurrency": False, "has_hybrid_manager": True}),
-    ((0, 10), {"has_state_pages": True}),
+    # CUTLASS MLA is the default on Blackwell from vllm-project/vllm#21626 to #32615, which made FlashInfer's it.
+    ((0, 10), {"has_state_pages": True, "blackwell_latent_block_tokens": 128}),
+    # FlashInfer runs no heads of 256 values in blocks of 16 on Blackwell (models/config.py, flashinfer#1993).
+    ((0, 11), {"blackwell_wide_head_tokens": 32}),
     ((0, 12), {"padding_factor": Fraction(5, 4)}),
     ((0, 14), {"chunk_groups": True}),
-    ((0, 15), {"counts_draft_states": True, "has_aligned_states": True}),
+    ((0, 15), {"counts_draft_states": True, "has_aligned_states": True, "blackwell_latent_block_tokens": 64}),
     ((0, 18), {"padding_factor": Fraction(3, 2)}),
     ((0, 20), {"nemotron_state_bytes": 4}),
     ((0, 21), {"prints_concurrency": True}),

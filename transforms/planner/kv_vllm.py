@@ -133,7 +133,7 @@ def _page(cache: Layer, shape: ModelShape, engine: Engine, rules: VllmRules, kv:
         if isinstance(cache, StateLayer):
             return Page(STATE, tokens, shared.page_bytes)
     else:
-        tokens = block_tokens(shape, engine)
+        tokens = block_tokens(shape, engine, rules, kv)
         if isinstance(cache, StateLayer):
             return None
     size = tokens * token_bytes(cache, kv)
