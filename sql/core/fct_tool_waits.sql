@@ -4,9 +4,12 @@ with asked as (
     select
         *,
         not is_failed and served_by = 'backend' as is_answered,
-        coalesce(tool_calls, 0) > 0
-        or coalesce(finish_reason in ('tool_calls', 'tool_use', 'function_call'), false) as has_calls,
-        tool_calls is not null or finish_reason is not null as is_known
+        -- a response that failed delivered no calls: what follows is a retry or the user's
+        not is_failed and (
+            coalesce(tool_calls, 0) > 0
+            or coalesce(finish_reason in ('tool_calls', 'tool_use', 'function_call'), false)
+        ) as has_calls,
+        is_failed or tool_calls is not null or finish_reason is not null as is_known
     from fct_requests
     where session_id is not null
 ),

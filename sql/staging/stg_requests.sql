@@ -2,12 +2,18 @@
 -- grain: source, request_id, attempt
 with typed as (
     select
-        *,
+        * replace (
+            -- a lake of before such times were refused: more than a week, and no stamp can hold it
+            case when queue_s between 0 and 604800 then queue_s end as queue_s,
+            case when ttft_s between 0 and 604800 then ttft_s end as ttft_s,
+            case when e2e_s between 0 and 604800 then e2e_s end as e2e_s
+        ),
         timezone('UTC', arrived_at) as arrived_utc_at,
         coalesce(operation, 'chat') as known_operation,
         coalesce(served_by, 'backend') as known_served_by,
         coalesce(status, 'ok') as known_status,
-        coalesce(flags, []) as known_flags
+        coalesce(flags, [])
+        || if(greatest(queue_s, ttft_s, e2e_s) > 604800, ['duration_implausible'], []) as known_flags
     from raw_requests
 ),
 
@@ -37,21 +43,15 @@ select
     told.agent_id, told.turn,
     strftime(told.arrived_utc_at, '%G-W%V') as week,
     cast(told.arrived_utc_at as date) as arrival_date,
-    told.arrived_utc_at as arrived_at,
-    told.ended_utc_at as ended_at,
+    told.arrived_utc_at as arrived_at, told.ended_utc_at as ended_at,
     raw_serves.deployment_id,
     told.model, told.tenant,
-    told.known_operation as operation,
-    told.known_served_by as served_by,
-    told.replica_id,
-    told.known_status as status,
-    told.finish_reason,
+    told.known_operation as operation, told.known_served_by as served_by, told.replica_id,
+    told.known_status as status, told.finish_reason,
     told.prompt_tokens, told.cached_prompt_tokens, told.cache_write_tokens,
     told.output_tokens, told.reasoning_tokens, told.requested_output_tokens, told.choices,
-    told.queue_s, told.ttft_s, told.e2e_s,
-    told.tool_calls, told.tool_results, told.logged_tool_wait_s,
-    told.prefix_block_tokens, told.prefix_block_ids,
-    told.source, told.source_file, told.source_position,
+    told.queue_s, told.ttft_s, told.e2e_s, told.tool_calls, told.tool_results, told.logged_tool_wait_s,
+    told.prefix_block_tokens, told.prefix_block_ids, told.source, told.source_file, told.source_position,
     told.is_chat,
     told.is_chat and told.known_served_by = 'backend' and told.known_status <> 'rejected' as is_backend,
     told.known_flags as flags

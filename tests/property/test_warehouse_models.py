@@ -82,8 +82,9 @@ def test_concurrency_is_the_integral_of_the_number_in_flight(
 def wait_of(prior: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """The gap before `row`, as planner.md §2 words it."""
     calls, reason, results = prior["tool_calls"], prior["finish_reason"], row["tool_results"]
-    asked = (calls or 0) > 0 or reason == "tool_calls"
-    is_known = calls is not None or reason is not None
+    failed = prior["is_failed"]  # and delivered no calls
+    asked = not failed and ((calls or 0) > 0 or reason == "tool_calls")
+    is_known = failed or calls is not None or reason is not None
     logged = row["logged_tool_wait_s"]
     stamped = None if prior["ended_at"] is None else (row["arrived_at"] - prior["ended_at"]) / timedelta(seconds=1)
     if logged is not None:
