@@ -15,7 +15,11 @@ from transforms.catalog import CatalogModel, Gpu, Prices, parse_gpu, parse_model
 from transforms.errors import CatalogError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flows.home import Home
+
+_LARGEST_CONFIG_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,17 @@ class Catalog:
         if found is not None:
             return parse_model(_json(found), id_or_path, str(found))
         path = (base or Path()) / id_or_path
-        config = path / "config.json" if path.is_dir() else path
-        if config.is_file():
+        is_folder = _is(path, Path.is_dir)
+        config = path / "config.json" if is_folder else path
+        if _is(config, Path.is_file):
             return parse_model(_json(config), id_or_path, str(config))
         known = self.model_ids()
-        if id_or_path.endswith(".json"):
+        if id_or_path.endswith(".json") and not is_folder:
             raise CatalogError(f"model config {config} does not exist; name a config.json or one of the catalog's ids")
+        if is_folder:
+            raise CatalogError(
+                f"model folder {path} has no config.json; name a config.json or one of the catalog's ids"
+            )
         raise CatalogError(
             f"model '{id_or_path}' is not in the catalog{nearest(id_or_path, known)}; "
             f"name a config.json, or one of: {', '.join(known)}"
@@ -90,7 +99,8 @@ class Catalog:
         return digest.hexdigest()
 
     def _find(self, *parts: str) -> Path | None:
-        return next((path for folder in self.folders if (path := folder.joinpath(*parts)).is_file()), None)
+        paths = (folder.joinpath(*parts) for folder in self.folders)
+        return next((path for path in paths if _is(path, Path.is_file)), None)
 
     def _stems(self, kind: str, suffix: str) -> list[str]:
         return sorted({p.name.removesuffix(suffix) for f in self.folders for p in (f / kind).glob(f"*{suffix}")})
@@ -100,6 +110,14 @@ def load_catalog(home: Home | None) -> Catalog:
     """The catalog of `home` laid over the shipped one (the shipped one alone without a home)."""
     own = (home.catalog,) if home is not None else ()
     return Catalog((*own, shipped("data", "catalog")))
+
+
+def _is(path: Path, asked: Callable[[Path], bool]) -> bool:
+    """Whether `path` is what `asked` asks; names that no file can have are of none."""
+    try:
+        return asked(path)
+    except OSError:
+        return False
 
 
 @cache
@@ -113,6 +131,13 @@ def _toml(path: Path) -> dict[str, Any]:
 @cache
 def _json(path: Path) -> Any:
     try:
+        size = path.stat().st_size
+        if size > _LARGEST_CONFIG_BYTES:
+            raise CatalogError(
+                f"{path} has {size:,} bytes, a model's config.json has some thousand; name the config, not the weights"
+            )
         return json.loads(path.read_bytes())
+    except RecursionError:
+        raise CatalogError(f"{path} cannot be read as JSON: it is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise CatalogError(f"{path} cannot be read as JSON: {error}") from error

@@ -104,9 +104,8 @@ def _plan(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat, *, 
     stages = _stages(shape, engine)
     if not hybrid and len({_span(cache) for stage in stages for cache in stage}) > 1:
         stages = [tuple(_whole(cache) for cache in stage) for stage in stages]
-    pages = [
-        [page for cache in stage if (page := _page(cache, shape, engine, rules, kv)) is not None] for stage in stages
-    ]
+    page_of = {cache: _page(cache, shape, engine, rules, kv) for stage in stages for cache in dict.fromkeys(stage)}
+    pages = [[page for cache in stage if (page := page_of[cache]) is not None] for stage in stages]
     if not any(pages):
         raise ConfigError(f"{shape.where}: no layer keeps KV; there is nothing to account for")
     batches = engine.pipeline_parallel_size

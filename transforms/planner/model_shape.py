@@ -107,7 +107,8 @@ def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
         drafter_layer=_attention(read, FULL) + _indexer(read, None),
         own_drafter_layers=_own_drafter_layers(read, family),
         attention_heads=whole(read, *HEADS),
-        max_position_embeddings=whole(read, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length"),
+        max_position_embeddings=whole(read, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+        or None,
         kv_scheme_bits=_kv_scheme_bits(read),
     )
 
