@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from flows.commands.build import build
 from flows.commands.dictionary import dictionary
+from flows.commands.export import export
 from flows.commands.ingest import ingest
 from flows.commands.kv import kv
 from flows.commands.plan import plan
@@ -17,7 +19,7 @@ from flows.commands.query import query
 from flows.commands.review import review
 from flows.commands.sample import sample
 from flows.log import start_logging
-from flows.printing import print_error, print_line
+from flows.printing import PIPE_CLOSED, print_error, print_line, stdout_trouble
 from transforms.errors import KvledgerError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -26,13 +28,16 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 INTERRUPTED = 130
 """Exit code of a run that Ctrl-C ended (128 + SIGINT)."""
 
+STDOUT_ERRNOS = (errno.ENOSPC, errno.EPIPE, errno.EBADF)
+"""What typer's own help meets on a stdout that is full or closed; such an error names no file."""
+
 app = typer.Typer(
     name="kvledger",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, build, plan, kv, query, dictionary, sample):
+for command in (review, ingest, build, plan, kv, query, dictionary, export, sample):
     app.command()(command)
 
 
@@ -68,11 +73,24 @@ def main() -> None:
     except USAGE_ERROR as error:
         print_error(getattr(error, "format_message", error.__str__)() + "; see kvledger --help")
         sys.exit(2)
+    except OSError as error:
+        if error.filename is not None or error.errno not in STDOUT_ERRNOS:
+            raise
+        code = _unwritten(error)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     if code == INTERRUPTED:  # typer answers Ctrl-C inside a command with this code, and says nothing
         print_error("interrupted; nothing half-written, run it again")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unwritten(error: OSError) -> int:
+    """Exit code of a run whose help or version could not be printed."""
+    trouble = stdout_trouble(error)
+    if isinstance(trouble, SystemExit):
+        return PIPE_CLOSED
+    print_error(str(trouble))
+    return 2
 
 
 if __name__ == "__main__":
