@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.damage import lake_damage_named, plan_damage_named
 from flows.dictionary import Table, dictionary
 from flows.models import Model, of_folders
 from flows.raw_inputs import register_lake, select_known
@@ -45,11 +46,12 @@ def build_facts(draft: Draft, home: Home, fleet: LoadedFleet, catalog: Catalog, 
     from flows.deployments import register_fleet
 
     connection = draft.connection
-    register_lake(connection, home)
-    register_fleet(connection, home, fleet, catalog)
-    found = of_folders("staging", "core", "distributions")
-    with progress("building facts", len(found)) as advance:
-        _create(connection, found, advance)
+    with lake_damage_named(home):
+        register_lake(connection, home)
+        register_fleet(connection, home, fleet, catalog)
+        found = of_folders("staging", "core", "distributions")
+        with progress("building facts", len(found)) as advance:
+            _create(connection, found, advance)
 
 
 def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
@@ -70,8 +72,9 @@ def load_plans(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
         connection.execute(f"create or replace table {name} ({_columns(table)})")
         paths = sorted(home.plans.glob(f"week=*/{name}.parquet"))
         if paths:
-            body = select_known(connection, table.types, paths)
-            connection.execute(f"insert into {name} {body} order by {', '.join(table.grain)}")
+            with plan_damage_named(home):
+                body = select_known(connection, table.types, paths)
+                connection.execute(f"insert into {name} {body} order by {', '.join(table.grain)}")
         _comment(connection, table)
 
 

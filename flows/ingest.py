@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.commit import Staged, commit
+from flows.damage import lake_damage_named
 from flows.discover import Digests, Plan, find_files, plan_file, told_apart
 from flows.lake import clear_staging, manifest_path, settle
 from flows.manifest import read_manifest
@@ -86,11 +87,14 @@ def ingest(
     try:
         settle(home)
         clear_staging(home)
-        entries = read_manifest(manifest_path(home))
+        with lake_damage_named(home):
+            entries = read_manifest(manifest_path(home))
         digests = Digests(home.staging / "digests.json")
         plans = discover(home, sources, base, privacy, entries=entries, digests=digests)
         plans, outcomes = parse(home, plans, privacy, progress=progress, executor=executor, digests=digests)
-        files = _results(plans, outcomes, commit(home, plans, outcomes, entries, progress))
+        with lake_damage_named(home):
+            committed = commit(home, plans, outcomes, entries, progress)
+        files = _results(plans, outcomes, committed)
         digests.save()
     except OSError as error:
         raise _trouble(home, error) from error

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from transforms.canonical import SCHEMA
+from transforms.errors import HomeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,7 +120,12 @@ def settle(home: Home) -> None:
     journal = home.lake / "journal.json"
     if not journal.exists():
         return
-    document = json.loads(journal.read_text(encoding="utf-8"))
+    try:
+        document = json.loads(journal.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise HomeError(
+            f"{journal}: is damaged and cannot be read; remove {home.lake} and ingest the logs again"
+        ) from error
     touched = set()
     for source, target in document["moves"]:
         place = home.root / target

@@ -6,6 +6,8 @@ import logging
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING
 
+from transforms.errors import HomeError
+
 if TYPE_CHECKING:
     from flows.home import Home
 
@@ -23,13 +25,18 @@ def start_logging(*, verbose: bool, quiet: bool) -> None:
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
+    logging.raiseExceptions = False  # a log that can no longer be written (disk full, pipe closed) ends no run
 
 
 def log_to_home(home: Home) -> None:
-    """Send the product's log also to HOME/logs/kvledger.log (rotating)."""
+    """Send the product's log also to HOME/logs/kvledger.log (rotating); HomeError where that cannot be written."""
     if any(isinstance(handler, RotatingFileHandler) for handler in LOGGER.handlers):
         return
-    home.logs.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(home.logs / "kvledger.log", maxBytes=FILE_MAX_BYTES, backupCount=FILE_KEPT)
+    path = home.logs / "kvledger.log"
+    try:
+        home.logs.mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(path, maxBytes=FILE_MAX_BYTES, backupCount=FILE_KEPT)
+    except OSError as error:
+        raise HomeError(f"{path} cannot be written ({error.strerror}); mend its permissions or use --home") from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     LOGGER.addHandler(handler)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from flows.build import rebuild_marts
+from flows.damage import plan_damage_named
 from flows.deployments import deployment_row, place
 from flows.facts_id import code_sha256
 from flows.lake import manifest_path
@@ -209,7 +210,9 @@ def _is_planned(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> 
     path = _folder(home, week) / "plan_replicas.parquet"
     if not path.is_file():
         return False
-    return set(pl.read_parquet(path, columns=["run_id"])["run_id"]) == {_run_id(home, fleet, catalog, week)}
+    with plan_damage_named(home):
+        found = set(pl.read_parquet(path, columns=["run_id"])["run_id"])
+    return found == {_run_id(home, fleet, catalog, week)}
 
 
 def _folder(home: Home, week: str) -> Path:

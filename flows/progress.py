@@ -45,7 +45,7 @@ def progress(label: str, total: int | None) -> Iterator[Advance]:
 
 def has_terminal() -> bool:
     """Whether bars are wanted: stderr is a terminal that can redraw a line, and `--quiet` was not given."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _is_quiet()
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _is_quiet()
 
 
 def _is_quiet() -> bool:

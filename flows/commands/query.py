@@ -8,7 +8,7 @@ import typer
 
 from flows.commands.options import DEFAULT_HOME, HomeOption, JsonOption
 from flows.home import Home
-from flows.printing import print_json, print_line, print_note
+from flows.printing import print_json, print_line, print_note, write_out
 from transforms.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -71,9 +71,11 @@ def _print(chosen: str, answer: Answer, rows: Sequence[tuple[Any, ...]]) -> None
 
 def _print_csv(rows: Iterable[Sequence[str]]) -> None:
     import csv
-    import sys
+    import io
 
-    csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_out(text.getvalue())
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[str]:

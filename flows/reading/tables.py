@@ -15,7 +15,8 @@ from transforms.batches import Reject, Table
 from transforms.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from flows.reading.lines import BareLines, LineBatch
     from flows.reading.records import RecordStream
@@ -103,12 +104,10 @@ class TableStream:
         return TableBatch(table, raw, rejects, int(rows.spans.is_blank.sum()))
 
     def _parquet_tables(self) -> Iterator[TableBatch]:
-        import pyarrow.parquet as pq
-
         known = self.records.seen.columns
         wanted = [name for name in self.mapping.fields if name in known]
         row = 0
-        for batch in pq.ParquetFile(self.records.seen.path).iter_batches(PARQUET_ROWS, columns=wanted):
+        for batch in _batches(self.records.seen.path, wanted):
             typed = pl.DataFrame(batch)
             cells = typed.select(_cell_text(typed[name]) for name in wanted)
             missing = [pl.lit(None, dtype=pl.String).alias(n) for n in self.mapping.fields if n not in wanted]
@@ -118,6 +117,17 @@ class TableStream:
                 Table(self.source_file, cells.with_columns(missing), positions, is_json=False, carry=self.carry),
                 lambda position: str(position).encode(),
             )
+
+
+def _batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
+    """Record batches of a Parquet file; InputError where its pages are damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        yield from pq.ParquetFile(path).iter_batches(PARQUET_ROWS, columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError("looks like Parquet but cannot be read; was it written whole?") from error
 
 
 def _cell_text(values: pl.Series) -> pl.Series:

@@ -1,0 +1,62 @@
+"""Parquet files of a home that can no longer be read: one line that names the file and what to do."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.errors import HomeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from flows.home import Home
+
+UNREADABLE = (pl.exceptions.PolarsError, pa.ArrowException, duckdb.Error, OSError)
+"""What the readers of Parquet raise on a damaged file."""
+LAKE_REMEDY = "remove {lake} and ingest the logs again"
+PLAN_REMEDY = "remove it and run kvledger plan for that week again"
+
+
+@contextmanager
+def damage_named(files: Callable[[], Iterable[Path]], remedy: str) -> Iterator[None]:
+    """HomeError that names the first of `files` that cannot be read, where the block fails for that; else its error.
+
+    Files are only looked through after a failure: a good run pays nothing.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        is_of_the_disk = isinstance(error, OSError) and error.errno is not None
+        damaged = None if is_of_the_disk else next((path for path in files() if not _is_whole(path)), None)
+        if damaged is None:
+            raise
+        raise HomeError(f"{damaged}: is damaged and cannot be read; {remedy}") from error
+
+
+@contextmanager
+def lake_damage_named(home: Home) -> Iterator[None]:
+    """The same for a block that reads the lake of `home`."""
+    with damage_named(lambda: sorted(home.lake.rglob("*.parquet")), LAKE_REMEDY.format(lake=home.lake)):
+        yield
+
+
+@contextmanager
+def plan_damage_named(home: Home) -> Iterator[None]:
+    """The same for a block that reads the plans of `home`."""
+    with damage_named(lambda: sorted(home.plans.rglob("*.parquet")), PLAN_REMEDY):
+        yield
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with pq.ParquetFile(path) as file:
+            return all(True for _ in file.iter_batches())
+    except UNREADABLE:
+        return False
