@@ -30,9 +30,9 @@ def test_the_largest_demand_counts_and_the_spare_comes_on_top() -> None:
     assert fleet_for([2.1, 0.4, 1.0], TERMS).gpus == 8
 
 
-def test_without_demand_one_replica_stays_to_answer() -> None:
-    assert fleet_for([0.0, 0.0, 0.0], TERMS).replicas == 1
-    assert fleet_for([], TERMS).gpus == 2
+def test_the_service_answers_with_one_replica_at_least() -> None:
+    assert fleet_for([0.0, 0.0, 0.0], TERMS).replicas == 2
+    assert fleet_for([], dataclasses.replace(TERMS, spare_replicas=0)).gpus == 2
 
 
 @given(replicas=st.integers(1, 100))

@@ -16,6 +16,7 @@ from transforms.workload import WEEK_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from transforms.planner.latency_estimate import Traffic
     from transforms.planner.pace import Pace
     from transforms.planner.replica import Replica
     from transforms.planner.step_time import Number
@@ -46,8 +47,19 @@ class LatencyDemand:
     replicas: int | None
     window: Window | None
     """The window that asks for most (or cannot be met)."""
-    by_day: Reals
-    note: str
+    by_day: tuple[Traffic | None, ...]
+    """Traffic of the window that asks for most on each day; None on days that no window judges."""
+    is_thin: bool
+    """No window has enough requests to judge an objective: the fullest one was taken."""
+
+    def floor_text(self, replica: Replica) -> str | None:
+        """Why no number of replicas meets the objectives; None where some number does."""
+        return None if self.replicas is not None or self.window is None else floor_text(self.window.traffic, replica)
+
+    def replicas_of_day(self, day: int, factor: float, replica: Replica) -> int:
+        """Replicas for the most demanding window of `day` with `factor` times as many requests; 0 without one."""
+        traffic = self.by_day[day]
+        return 0 if traffic is None else replicas_for(traffic.denser(factor), replica) or 0
 
 
 def week_peak(series: Reals) -> Peak:
@@ -91,22 +103,28 @@ def compute_demand(peak_work: Number, headroom_ratio: float) -> Number:
 def latency_demand(windows: list[Window], replica: Replica) -> LatencyDemand:
     """Fewest replicas for the most demanding window with enough requests; without such a window, for the fullest."""
     judged = [window for window in windows if window.requests >= FULL_WINDOW_REQUESTS]
-    note = ""
-    if not judged and windows:
+    is_thin = not judged
+    if is_thin and windows:
         judged = [max(windows, key=lambda window: window.requests)]
-        note = f"no window of {replica.window_s} s has {FULL_WINDOW_REQUESTS} requests; the fullest one was judged"
-    by_day = np.zeros(WEEK_S // DAY_S)
+    by_day: list[Traffic | None] = [None] * (WEEK_S // DAY_S)
+    most_of_day = [0] * len(by_day)
     worst: Window | None = None
-    most = 0
     for window in judged:
         needed = replicas_for(window.traffic, replica)
         if needed is None:
-            return LatencyDemand(None, window, by_day, floor_text(window.traffic, replica))
+            return LatencyDemand(None, window, tuple(by_day), is_thin)
         day = window.start_s // DAY_S
-        by_day[day] = max(by_day[day], needed)
-        if needed > most:
-            most, worst = needed, window
-    return LatencyDemand(most, worst, by_day, note)
+        if needed > max(most_of_day):
+            worst = window
+        if _asks_more(needed, window.traffic, most_of_day[day], by_day[day]):
+            most_of_day[day], by_day[day] = needed, window.traffic
+    return LatencyDemand(max(most_of_day), worst, tuple(by_day), is_thin)
+
+
+def _asks_more(needed: int, traffic: Traffic, most: int, earlier: Traffic | None) -> bool:
+    """Whether `traffic` asks for more replicas than the day's window so far, or for as many at a higher rate."""
+    rate = 0.0 if earlier is None else earlier.requests_per_s
+    return (needed, traffic.requests_per_s) > (most, rate)
 
 
 def _trailing_means(series: Reals, window_s: int) -> Reals:

@@ -56,8 +56,10 @@ class WeekDemands:
     """Instantaneous maximum of the busiest hour at SLO pace."""
     compute: Peak
     latency: LatencyDemand
+    usable_requests: int
+    """Attempts of the week that the demands are made of: lengths known, prompt not refused."""
     refused_requests: int
-    """Prompts that today's max_model_len refuses: no part of the demands."""
+    """Attempts of the week whose prompt today's max_model_len refuses: misses, and no part of KV and compute."""
     is_censored: bool
 
 
@@ -71,7 +73,8 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
     observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
     kv, kv_observed = week_peak(total_block_bytes(slo_residency)), week_peak(total_block_bytes(observed_residency))
     hour_us = (kv.hour * HOUR_S * MICROS, (kv.hour + 1) * HOUR_S * MICROS)
-    is_full = kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas
+    is_full = kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas > 0
+    is_accepted, is_of_week = accepted(workload, replica), ~workload.is_carried
     return WeekDemands(
         pace=pace,
         batch=planned_batch(replica, slo.prompt_tokens, slo.output_tokens),
@@ -85,15 +88,21 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
         kv_instant_bytes=instant_max_bytes(slo, replica, *hour_us),
         compute=week_peak(compute_work(slo, replica, pace)),
         latency=latency_demand(windows, replica),
-        refused_requests=int((~accepted(workload, replica)).sum()),
+        usable_requests=int((is_accepted & is_of_week).sum()),
+        refused_requests=int((~is_accepted & is_of_week).sum()),
         is_censored=is_full or _is_queueing(workload, replica, hour_us),
     )
 
 
 def _token_s_today(workload: Workload, windows: list[Window], replica: Replica, pace: Pace, now_replicas: int) -> Reals:
-    """Seconds per output token on today's fleet in the window each attempt arrives in; SLO pace where it is overrun."""
+    """Seconds per output token on today's fleet in the window each attempt arrives in; SLO pace where it is overrun.
+
+    And where there is no fleet today: then somebody else served the traffic.
+    """
     by_window = np.full(-(-WEEK_S // replica.window_s), pace.token_s)
-    for window in windows:
+    for window in windows if now_replicas else ():
+        if not window.traffic.requests_per_s:
+            continue
         token_s = latency(window.traffic, replica, now_replicas).tpot_s
         by_window[window.start_s // replica.window_s] = token_s if np.isfinite(token_s) else pace.token_s
     place = np.clip(workload.arrived_us // (replica.window_s * MICROS), 0, len(by_window) - 1)

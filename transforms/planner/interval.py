@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,30 +14,65 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Reals = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
 
 FEWEST_DAYS = 5
 DRAWS = 400
 LOW_RATIO, HIGH_RATIO = 0.05, 0.95
 
+NEAR_RATIO = 0.75
+"""Days whose peak is at least this share of the week's largest say how much busy days differ: a quiet weekend is no
+doubt about Tuesday."""
+FEWEST_NEAR = 3
 
-def day_interval(day_peaks: Reals, count: Callable[[Reals], int], seed: int) -> tuple[int, int] | None:
+KERNEL_STEPS = np.linspace(-3.0, 3.0, 25)
+"""The kernel is drawn in quarters of its width, so that a demand need be known for few sizes of a day's traffic."""
+
+
+@dataclass(frozen=True, eq=False)
+class DayDemands:
+    """What each day asks for, in replicas and not rounded, one element a day; 0 on days without traffic."""
+
+    kv: Reals
+    compute: Reals
+    latency: Callable[[int, float], int]
+    """Whole replicas that the latency objective takes on a day whose traffic is this many times as dense."""
+
+
+def day_interval(days: DayDemands, count: Callable[[list[float]], int], seed: int) -> tuple[int, int] | None:
     """Low and high end (5 % … 95 %) of `count` over weeks redrawn from whole days; None with fewer than 5 days.
 
-    `day_peaks` has one row per demand and one column per day; a day keeps its demands together. A redrawn week takes as
-    many days as were seen, each scaled by a log-normal kernel (Silverman's bandwidth), because the largest of the same
-    few days could never exceed the largest seen. The kernel's spread is that of the busier half of the days: that
-    weekends are quiet is no doubt about Tuesday. Days without traffic do not count as days.
+    A redrawn week takes as many days as were seen, each day's traffic made denser or thinner by a log-normal kernel,
+    because the largest of the same few days could never exceed the largest seen. A day keeps its demands together, and
+    all of them share the kernel's draw. Its width is that between the KV peaks of the busy days: these do not depend on
+    how patient the time to first token is, so patience can only lower both ends. How often it holds the true need is
+    measured in tests/property/test_interval_coverage.py.
     """
-    seen = day_peaks[:, day_peaks.max(axis=0) > 0]
-    days = seen.shape[1]
-    if days < FEWEST_DAYS:
+    seen = np.flatnonzero(days.kv > 0)
+    if len(seen) < FEWEST_DAYS:
         return None
-    largest = seen.max(axis=0)
-    spread = np.log(largest[largest >= np.median(largest)]).std(ddof=1)
-    bandwidth = 1.06 * spread * days**-0.2  # Silverman 1986, eq. 3.28: 1.06 σ n^(-1/5)
+    factors = np.exp(_width(days.kv[seen]) * KERNEL_STEPS)
+    latency = _latency_table(days.latency, seen, factors)
     random = np.random.default_rng(seed)
-    drawn = random.integers(0, days, size=(DRAWS, days))
-    scale = np.exp(random.normal(0.0, bandwidth, size=(DRAWS, days)))
-    counts = [count((seen[:, picked] * factor).max(axis=1)) for picked, factor in zip(drawn, scale, strict=True)]
+    shape = (DRAWS, len(seen))
+    picked = random.integers(0, len(seen), size=shape)
+    steps = np.abs(random.normal(size=shape)[..., None] - KERNEL_STEPS).argmin(axis=-1)
+    kv, compute = ((values[seen][picked] * factors[steps]).max(axis=1) for values in (days.kv, days.compute))
+    drawn = np.stack([kv, compute, latency[picked, steps].max(axis=1)], axis=1)
+    counts = [count(row.tolist()) for row in drawn]
     low, high = np.quantile(counts, (LOW_RATIO, HIGH_RATIO), method="inverted_cdf")
     return int(low), int(high)
+
+
+def _width(peaks: Reals) -> float:
+    """Standard deviation of the kernel, of the logarithm of a day's traffic: Silverman's bandwidth of the busy days."""
+    near = peaks[peaks >= NEAR_RATIO * peaks.max()]
+    spread = float(np.log(near if len(near) >= FEWEST_NEAR else peaks).std(ddof=1))
+    return 1.06 * spread / math.pow(len(peaks), 0.2)  # Silverman 1986, eq. 3.28: 1.06 σ n^(-1/5)
+
+
+def _latency_table(latency: Callable[[int, float], int], seen: Wholes, factors: Reals) -> Reals:
+    """Replicas for each seen day (rows) and each factor (columns); one look-up where all factors are the same."""
+    different = factors if factors[0] < factors[-1] else factors[:1]
+    table = np.array([[latency(int(day), float(factor)) for factor in different] for day in seen], dtype=np.float64)
+    return np.broadcast_to(table, (len(seen), len(factors)))

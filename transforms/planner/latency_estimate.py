@@ -10,7 +10,7 @@ exceed the promise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,12 @@ class Traffic:
     context_mean_tokens: float
     prompt_tokens: Reals
     cached_tokens: Reals
+    refused_ratio: float = 0.0
+    """Share of the window's requests whose prompt the engine refuses: misses, whatever the number of replicas."""
+
+    def denser(self, factor: float) -> Traffic:
+        """The same requests arriving `factor` times as often."""
+        return replace(self, requests_per_s=self.requests_per_s * factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +112,7 @@ def latency(traffic: Traffic, replica: Replica, replicas: int) -> Latency:
 
 def replicas_for(traffic: Traffic, replica: Replica) -> int | None:
     """Fewest replicas that keep both objectives for this traffic; None where no number does."""
-    if not _is_met(traffic, replica, MOST_REPLICAS):
+    if _allowed_late_ratio(traffic) is None or not _is_met(traffic, replica, MOST_REPLICAS):
         return None
     high = 1
     while not _is_met(traffic, replica, high):
@@ -120,6 +126,11 @@ def replicas_for(traffic: Traffic, replica: Replica) -> int | None:
 
 def floor_text(traffic: Traffic, replica: Replica) -> str:
     """Say what an idle replica of its own would give each request: the floor no number of replicas gets below."""
+    if _allowed_late_ratio(traffic) is None:
+        return (
+            f"no number of replicas meets the objective: {traffic.refused_ratio:.0%} of the prompts of that window are "
+            f"of max_model_len = {replica.max_model_len_tokens} or more, and a request that is refused is a miss"
+        )
     alone = latency(traffic, replica, MOST_REPLICAS)
     new_tokens = float(np.quantile(traffic.prompt_tokens - traffic.cached_tokens, ATTAINED_RATIO))
     floor_s = ttft_floor_s(replica.step, new_tokens, 0.0)
@@ -131,8 +142,14 @@ def floor_text(traffic: Traffic, replica: Replica) -> str:
 
 
 def _is_met(traffic: Traffic, replica: Replica, replicas: int) -> bool:
-    found = latency(traffic, replica, replicas)
-    return found.tpot_s <= replica.tpot_p95_s and found.late_ratio(replica.ttft_p95_s) <= 1 - ATTAINED_RATIO
+    found, allowed = latency(traffic, replica, replicas), _allowed_late_ratio(traffic) or 0.0
+    return found.tpot_s <= replica.tpot_p95_s and found.late_ratio(replica.ttft_p95_s) <= allowed
+
+
+def _allowed_late_ratio(traffic: Traffic) -> float | None:
+    """Share of the requests taken that may be late, the refused ones being misses; None where those are too many."""
+    missed = 1 - ATTAINED_RATIO - traffic.refused_ratio
+    return missed / (1 - traffic.refused_ratio) if missed >= 0 else None
 
 
 def _step_s(traffic: Traffic, replica: Replica, rate_per_s: float) -> float:

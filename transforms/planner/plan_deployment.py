@@ -11,9 +11,10 @@ from transforms.planner.batch_curve import batch_curve
 from transforms.planner.demands_of_week import demands_of_week
 from transforms.planner.kv_time_table import kv_time_rows
 from transforms.planner.latency_estimate import latency
+from transforms.planner.plan_notes import plan_notes
 from transforms.planner.plan_replicas import replica_rows
 from transforms.planner.plan_tables import TODAY, empty_plan_table, plan_frame, plan_rows
-from transforms.planner.provenance import MEASURED, MODELLED, weakest
+from transforms.planner.provenance import ASSUMED, MEASURED, MODELLED, weakest
 from transforms.planner.residency import residency_windows
 from transforms.workload import week_start
 
@@ -31,16 +32,16 @@ def plan_deployment(workload: Workload, site: Site, efficiencies: Efficiencies, 
     found = demands_of_week(workload, site.replica, site.now_replicas)
     keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
     modelled = {**keys, "provenance": weakest(MODELLED, site.replica.step.provenance)}
-    observed = {**keys, "provenance": MODELLED if found.observed.is_modelled.any() else MEASURED}
     return {
         "plan_replicas": plan_rows("plan_replicas", keys, replica_rows(workload, found, site)),
         "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
         "plan_kv_time": plan_frame(
-            "plan_kv_time", observed, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
+            "plan_kv_time", keys, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
         ),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
         "plan_batch_curve": _batch_curve(found, site, modelled),
         "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, efficiencies)),
+        "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
         **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", "plan_forecasts")},
     }
 
@@ -55,15 +56,30 @@ def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFra
         ("slo", found.slo_residency, weakest(MODELLED, site.replica.step.provenance)),
     ):
         for phase, held in {**residency, "tool_wait": found.tool_waits}.items():
-            named = {"pace": pace, "phase": phase, "provenance": MEASURED if phase == "tool_wait" else word}
+            named = {"pace": pace, "phase": phase, "provenance": MODELLED if phase == "tool_wait" else word}
             frames.append(
                 residency_windows(held, start).with_columns(pl.lit(text).alias(name) for name, text in named.items())
             )
     windows = pl.concat(frames)
     busy = windows.filter(pl.col("resident_mean_requests") > 0)["window_started_at"]
     return windows.filter(pl.col("window_started_at").is_between(busy.min(), busy.max())).with_columns(
-        pl.lit(site.now_replicas * site.replica.kv_capacity_bytes).alias("capacity_bytes")
+        pl.lit(site.now_replicas * site.replica.kv_capacity_bytes or None, pl.Int64).alias("capacity_bytes")
     )
+
+
+def _notes(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str, Any]]:
+    """Rows of plan_notes: shares are of the week's attempts."""
+    attempts = workload.attempts_requests
+    return [
+        {
+            "code": note.code,
+            "affected_requests": note.affected_requests,
+            "affected_ratio": note.affected_requests / attempts if note.affected_requests and attempts else None,
+            "text": note.text,
+            "provenance": MEASURED,
+        }
+        for note in plan_notes(workload, found, site)
+    ]
 
 
 def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
@@ -72,7 +88,7 @@ def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
     Logged latency stands in dist_latency; nothing of it is repeated here.
     """
     window = found.latency.window
-    if window is None:
+    if window is None or not window.traffic.requests_per_s or not site.now_replicas:
         return []
     today = latency(window.traffic, site.replica, site.now_replicas)
     return [
@@ -115,5 +131,7 @@ def _assumptions(found: WeekDemands, site: Site, efficiencies: Efficiencies) -> 
     if site.price is not None:
         price = f"{site.price.usd_per_hour:g}"
         rows.append(("gpu_price_usd_per_hour", price, "USD per GPU-hour", site.price.provenance, site.price.source))
+    rows += [(f"slo_{key}", f"{value:g}", "s", ASSUMED, "nobody promised it") for key, value in site.assumed_slo]
+    rows += [(key, f"{value:g}", "", ASSUMED, "default of the engine") for key, value in site.assumed_engine]
     names = ("name", "value_text", "unit", "provenance", "source_text")
     return [dict(zip(names, row, strict=True)) for row in rows]

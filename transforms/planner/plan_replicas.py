@@ -6,14 +6,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from transforms.planner.demand import compute_demand, kv_demand
 from transforms.planner.envelope import difference, envelope
-from transforms.planner.interval import day_interval
+from transforms.planner.interval import DayDemands, day_interval
+from transforms.planner.plan_notes import plan_notes
 from transforms.planner.provenance import MODELLED, weakest
 from transforms.planner.residency import HOUR_S
-from transforms.planner.sizing import DEMANDS, binding, fleet_for, gpus_of, is_one_lost_ok, whole_replicas
+from transforms.planner.sizing import (
+    DEMANDS,
+    NO_DEMAND,
+    binding,
+    fleet_for,
+    gpus_of,
+    is_one_lost_ok,
+    whole_replicas,
+)
 from transforms.workload import week_start
 
 if TYPE_CHECKING:
@@ -23,6 +30,11 @@ if TYPE_CHECKING:
     from transforms.planner.replica import Replica
     from transforms.planner.sizing import Count, Terms
     from transforms.workload import Workload
+
+LEAST_COVERED_S = 86_400
+LEAST_OUTPUT_TOKENS = 1_000_000
+LEAST_SESSIONS = 100
+"""Below these a price per unit of traffic says how little was looked at, not what the unit costs."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ class Site:
 
     replica: Replica
     now_replicas: int
+    """0 where nothing runs today."""
     terms: Terms
     headroom_ratio: float
     price: Price | None
@@ -47,21 +60,28 @@ class Site:
     covered_s: float
     """Seconds of the week the logs cover: what a week's output is paid over."""
     seed: int
+    assumed_slo: tuple[tuple[str, float], ...] = ()
+    """Objectives that the fleet file does not name, with the value taken."""
+    assumed_engine: tuple[tuple[str, float], ...] = ()
+    """Engine settings that the fleet file does not name, with the engine's default."""
 
 
 def replica_rows(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str, Any]]:
-    """Three rows of plan_replicas, one a demand; what concerns the deployment as a whole stands in each."""
+    """Three rows of plan_replicas, one a demand; what concerns the deployment as a whole stands in each.
+
+    Without usable traffic it is one row of the demand `none`: the replicas of today are kept.
+    """
+    if not found.usable_requests:
+        return [_unsized(workload, found, site)]
     demands = in_replicas(found, site.replica, site.headroom_ratio)
     bare = in_replicas(found, site.replica, 0.0)
-    carried = [value for value in demands.values() if value is not None]
-    bound, needed = binding(demands), fleet_for(carried, site.terms)
+    bound, needed = binding(demands), fleet_for(_known(demands), site.terms)
     whole = {
         **_fleet(found, site, needed),
+        **_objective(found, site, bare),
         **_memory(found, site),
         **_envelope(found, site, needed, bound),
-        **_cost(workload, site, needed),
-        "is_one_lost_ok": is_one_lost_ok([value for value in bare.values() if value is not None], site.now_replicas),
-        "provenance": weakest(MODELLED, site.replica.step.provenance, site.memory_provenance),
+        **_cost(workload, site, needed.gpus),
     }
     notes, busiest = _notes(workload, found, site), _busiest(workload, found)
     return [
@@ -73,7 +93,7 @@ def replica_rows(workload: Workload, found: WeekDemands, site: Site) -> list[dic
             "is_binding": name == bound,
             "utilization_factor": _over(bare[name], site.now_replicas),
             "busiest_hour_at": busiest[name],
-            "note": notes[name] or None,
+            "note": notes.get(name),
         }
         for name in DEMANDS
     ]
@@ -89,24 +109,63 @@ def in_replicas(found: WeekDemands, replica: Replica, headroom_ratio: float) -> 
     }
 
 
-def _fleet(found: WeekDemands, site: Site, needed: Count) -> dict[str, Any]:
-    by_day = np.stack(
-        [
-            kv_demand(found.kv.by_day, site.replica, site.headroom_ratio),
-            compute_demand(found.compute.by_day, site.headroom_ratio),
-            found.latency.by_day,
-        ]
-    )
-    interval = day_interval(by_day, lambda peaks: fleet_for(list(peaks), site.terms).gpus, site.seed)
-    low, high = interval or (None, None)
+def _unsized(workload: Workload, found: WeekDemands, site: Site) -> dict[str, Any]:
+    """The one row of a deployment that nothing can be sized by: needed is what runs today."""
+    gpus = gpus_of(site.now_replicas, site.terms)
     return {
+        **_now(site),
+        **_cost(workload, site, gpus),
+        "demand": NO_DEMAND,
+        "is_binding": True,
+        "needed_replicas": site.now_replicas,
+        "needed_gpus": gpus,
+        "kv_capacity_bytes": site.replica.kv_capacity_bytes,
+        "is_censored": False,
+        "envelope_reason": "no usable traffic this week: nothing to multiply",
+        "note": "; ".join(note.text for note in plan_notes(workload, found, site)),
+    }
+
+
+def _now(site: Site) -> dict[str, Any]:
+    return {
+        "now_replicas": site.now_replicas,
+        "now_gpus": gpus_of(site.now_replicas, site.terms),
+        "headroom_ratio": site.headroom_ratio,
+        "provenance": weakest(MODELLED, site.replica.step.provenance, site.memory_provenance),
+    }
+
+
+def _fleet(found: WeekDemands, site: Site, needed: Count) -> dict[str, Any]:
+    low, high = _interval(found, site) or (None, None)
+    return {
+        **_now(site),
         "needed_replicas": needed.replicas,
         "needed_gpus": needed.gpus,
         "low_gpus": None if low is None else min(low, needed.gpus),
         "high_gpus": None if high is None else max(high, needed.gpus),
-        "now_replicas": site.now_replicas,
-        "now_gpus": gpus_of(site.now_replicas, site.terms),
-        "headroom_ratio": site.headroom_ratio,
+    }
+
+
+def _interval(found: WeekDemands, site: Site) -> tuple[int, int] | None:
+    """GPUs at 5 % and 95 %; None where a demand is not known, for a count that leaves one out is none to be sure of."""
+    if found.latency.replicas is None:
+        return None
+    days = DayDemands(
+        kv=kv_demand(found.kv.by_day, site.replica, site.headroom_ratio),
+        compute=compute_demand(found.compute.by_day, site.headroom_ratio),
+        latency=lambda day, factor: found.latency.replicas_of_day(day, factor, site.replica),
+    )
+    return day_interval(days, lambda demands: fleet_for(demands, site.terms).gpus, site.seed)
+
+
+def _objective(found: WeekDemands, site: Site, bare: dict[str, float | None]) -> dict[str, Any]:
+    """Whether the latency objective can be met at all, and which demands the count rests on."""
+    is_reachable = found.latency.replicas is not None
+    return {
+        "is_slo_reachable": is_reachable,
+        "slo_floor_text": found.latency.floor_text(site.replica),
+        "rests_on_text": "KV, compute and latency" if is_reachable else "KV and compute only",
+        "is_one_lost_ok": is_reachable and is_one_lost_ok(_known(bare), site.now_replicas),
     }
 
 
@@ -134,17 +193,20 @@ def _envelope(found: WeekDemands, site: Site, needed: Count, bound: str) -> dict
     }
 
 
-def _cost(workload: Workload, site: Site, needed: Count) -> dict[str, Any]:
+def _cost(workload: Workload, site: Site, gpus: int) -> dict[str, Any]:
+    """Cost of `gpus`; what an output token and a session cost only where enough of both was seen."""
     if site.price is None:
         return {}
     price = site.price.usd_per_hour
-    usd = needed.gpus * price * site.covered_s / HOUR_S
+    usd = gpus * price * site.covered_s / HOUR_S
     tokens = float(workload.output_tokens[~workload.is_carried].sum())
+    is_covered = site.covered_s >= LEAST_COVERED_S
+    has_output, has_sessions = tokens >= LEAST_OUTPUT_TOKENS, workload.sessions >= LEAST_SESSIONS
     return {
-        "cost_usd_per_hour": needed.gpus * price,
+        "cost_usd_per_hour": gpus * price,
         "now_cost_usd_per_hour": gpus_of(site.now_replicas, site.terms) * price,
-        "output_cost_usd_per_million_tokens": usd / (tokens / 1e6) if tokens else None,
-        "session_cost_usd": usd / workload.sessions if workload.sessions else None,
+        "output_cost_usd_per_million_tokens": usd / (tokens / 1e6) if is_covered and has_output else None,
+        "session_cost_usd": usd / workload.sessions if is_covered and has_sessions else None,
     }
 
 
@@ -160,20 +222,14 @@ def _busiest(workload: Workload, found: WeekDemands) -> dict[str, datetime | Non
 
 
 def _notes(workload: Workload, found: WeekDemands, site: Site) -> dict[str, str]:
-    """What a reader must know of each demand, in one line; empty where there is nothing."""
-    unknown, replica = workload.unknown, site.replica
-    counted = (
-        (unknown.prompt_requests, "attempts of unknown prompt length left out"),
-        (unknown.output_requests, "answered attempts of unknown output length left out"),
-        (unknown.failed_output_requests, "failed attempts of unknown output hold their prompt only"),
-        (unknown.tool_waits, "tool waits of unknown length left out"),
-        (found.refused_requests, f"prompts of max_model_len = {replica.max_model_len_tokens} or more left out"),
-    )
-    kv = [f"{count:,} {text}" for count, text in counted if count]
-    if not workload.attempts_requests:
-        kv.append("no traffic this week: one replica is kept so that the service answers")
-    compute = "" if found.pace.is_tpot_met else "a full KV pool cannot be read within tpot_p95_s: batches stay below it"
-    return {"kv": "; ".join(kv), "compute": compute, "latency": found.latency.note}
+    """What a reader must know of each demand, in one line; without those where there is nothing."""
+    notes = plan_notes(workload, found, site)
+    demands = dict.fromkeys(note.demand for note in notes)
+    return {name: "; ".join(note.text for note in notes if note.demand == name) for name in demands}
+
+
+def _known(demands: dict[str, float | None]) -> list[float]:
+    return [value for value in demands.values() if value is not None]
 
 
 def _whole(demand: float | None) -> int | None:
@@ -181,4 +237,4 @@ def _whole(demand: float | None) -> int | None:
 
 
 def _over(demand: float | None, replicas: int) -> float | None:
-    return None if demand is None else demand / replicas
+    return None if demand is None or not replicas else demand / replicas

@@ -23,7 +23,7 @@ _KEYS: dict[str, pl.DataType] = {
 }
 
 _REPLICAS: dict[str, pl.DataType] = {
-    "demand": _TEXT,  # kv | compute | latency
+    "demand": _TEXT,  # kv | compute | latency; one row "none" where there is no usable traffic
     "demand_replicas": _REAL,  # before rounding up
     "replicas_replicas": _COUNT,
     "is_binding": _FLAG,
@@ -46,6 +46,9 @@ _REPLICAS: dict[str, pl.DataType] = {
     "residency_max_bytes": _REAL,
     "kv_capacity_bytes": _COUNT,
     "is_censored": _FLAG,
+    "is_slo_reachable": _FLAG,
+    "slo_floor_text": _TEXT,
+    "rests_on_text": _TEXT,
     "planned_batch_requests": _COUNT,
     "step_s": _REAL,
     "busiest_hour_at": _MOMENT,
@@ -73,6 +76,7 @@ _KV_TIME: dict[str, pl.DataType] = {
     "is_failed": _FLAG,
     "attempts_requests": _COUNT,
     "unknown_requests": _COUNT,
+    "lower_bound_requests": _COUNT,
     "kv_time_byte_s": _REAL,
     "kv_time_mean_byte_s": _REAL,
     "kv_block_time_byte_s": _REAL,
@@ -150,6 +154,13 @@ _ASSUMPTIONS: dict[str, pl.DataType] = {
     "source_text": _TEXT,
 }
 
+_NOTES: dict[str, pl.DataType] = {
+    "code": _TEXT,
+    "affected_requests": _COUNT,
+    "affected_ratio": _REAL,
+    "text": _TEXT,
+}
+
 _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_replicas": (_REPLICAS, ("demand",)),
     "plan_residency": (_RESIDENCY, ("pace", "phase", "window_started_at")),
@@ -160,6 +171,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
     "plan_assumptions": (_ASSUMPTIONS, ("name",)),
+    "plan_notes": (_NOTES, ("code",)),
 }
 
 PLAN_TABLES: dict[str, dict[str, pl.DataType]] = {

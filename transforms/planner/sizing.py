@@ -14,6 +14,9 @@ ROUNDING = 1e-9
 
 DEMANDS = ("kv", "compute", "latency")
 
+NO_DEMAND = "none"
+"""What binds a deployment without usable traffic: nothing; it keeps the replicas it has."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -39,12 +42,8 @@ def whole_replicas(demand_replicas: float) -> int:
 
 
 def fleet_for(demands: Sequence[float], terms: Terms) -> Count:
-    """Fleet that carries every one of `demands` (replicas) and the spare replicas on top.
-
-    No demand at all (a week without traffic) keeps one replica, so that the service answers, and no spare one.
-    """
-    carrying = max((whole_replicas(demand) for demand in demands), default=0)
-    replicas = carrying + terms.spare_replicas if carrying else 1
+    """Fleet that carries every one of `demands` (replicas; one at least, so as to answer), spare ones on top."""
+    replicas = max([1, *map(whole_replicas, demands)]) + terms.spare_replicas
     return Count(replicas, gpus_of(replicas, terms))
 
 

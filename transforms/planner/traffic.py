@@ -31,24 +31,34 @@ class Window:
     start_s: int
     """Since the week's start."""
     requests: int
+    """Those refused included."""
     traffic: Traffic
 
 
 def windows_of(workload: Workload, replica: Replica) -> list[Window]:
-    """Windows of the week in which requests arrived, in order; prompts the engine refuses are left out."""
-    taken = accepted(workload, replica) & ~workload.is_carried
+    """Windows of the week in which requests arrived, in order; prompts the engine refuses are counted, not timed."""
+    is_accepted = accepted(workload, replica)
+    taken = is_accepted & ~workload.is_carried
     arrived_us = workload.arrived_us[taken]
+    refused_us = workload.arrived_us[~is_accepted & ~workload.is_carried]
     columns = [values[taken] for values in (workload.prompt_tokens, workload.cached_tokens, workload.output_tokens)]
     starts_s = np.arange(0, WEEK_S, replica.window_s)
-    edges = np.searchsorted(arrived_us, np.append(starts_s, WEEK_S) * MICROS)
-    return [
-        Window(int(start_s), int(high - low), _traffic(arrived_us[low:high], *(c[low:high] for c in columns)))
-        for start_s, low, high in zip(starts_s, edges[:-1], edges[1:], strict=True)
-        if high > low
-    ]
+    bounds_us = np.append(starts_s, WEEK_S) * MICROS
+    edges, refused = np.searchsorted(arrived_us, bounds_us), np.diff(np.searchsorted(refused_us, bounds_us))
+    windows = []
+    for start_s, low, high, lost in zip(starts_s, edges[:-1], edges[1:], refused, strict=True):
+        requests = int(high - low + lost)
+        if requests:
+            made = _traffic(arrived_us[low:high], *(c[low:high] for c in columns), refused_ratio=float(lost) / requests)
+            windows.append(Window(int(start_s), requests, made))
+    return windows
 
 
-def _traffic(arrived_us: NDArray[np.int64], prompt: Reals, cached: Reals, output: Reals) -> Traffic:
+def _traffic(
+    arrived_us: NDArray[np.int64], prompt: Reals, cached: Reals, output: Reals, *, refused_ratio: float
+) -> Traffic:
+    if not len(arrived_us):
+        return Traffic(0.0, 0.0, 0.0, prompt, cached, refused_ratio)
     weights = np.maximum(output, 1.0)
     order = np.argsort(prompt - cached, kind="stable")
     picked = order[np.linspace(0, len(order) - 1, min(len(order), SAMPLE_ROWS)).round().astype(np.int64)]
@@ -58,6 +68,7 @@ def _traffic(arrived_us: NDArray[np.int64], prompt: Reals, cached: Reals, output
         context_mean_tokens=float(((prompt + output / 2) * weights).sum() / weights.sum()),
         prompt_tokens=prompt[picked],
         cached_tokens=cached[picked],
+        refused_ratio=refused_ratio,
     )
 
 
