@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -127,3 +128,23 @@ def test_on_a_gpu_the_parts_add_up_or_one_line_says_why_not(name: str, gpu: str,
     assert memory.kv_bytes + parts <= memory.total_bytes
     assert kept.num_blocks * kept.bytes_per_block_per_gpu <= memory.kv_bytes
     assert kept.capacity_tokens * kept.bytes_per_token_per_gpu <= memory.kv_bytes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_refusal_names_as_fitting_fits(name: str) -> None:
+    """The smallest tensor-parallel size on a small GPU, and on eight large ones the longest request."""
+    config = CATALOG.model(name).config
+    small, large = CATALOG.gpu("RTX-4090-24GB"), CATALOG.gpu("B300-SXM-270GB")
+    for card, engine, words in (
+        (small, Engine(max_model_len=1), r"smallest tensor_parallel_size that fits with KV left is (\d+)"),
+        (large, Engine(max_model_len=1 << 39, tensor_parallel_size=4), r"the largest that fits is (\d+)"),
+    ):
+        try:
+            kv_on_gpu(config, name, card, engine)
+        except KvledgerError as error:
+            named = re.search(words, str(error))
+        else:
+            continue
+        if named is not None:
+            field = "tensor_parallel_size" if card is small else "max_model_len"
+            assert kv_on_gpu(config, name, card, replace(engine, **{field: int(named[1])})).account.starts
