@@ -27,6 +27,8 @@ from flows.discover import Digests, Plan, find_files, plan_file, told_apart
 from flows.lake import clear_staging, manifest_path, settle
 from flows.manifest import read_manifest
 from flows.parts import Outcome, parse
+from flows.reading.formats import AUTO
+from flows.reading.recognise import UNKNOWN
 from transforms.errors import HomeError, InputError
 
 if TYPE_CHECKING:
@@ -123,12 +125,19 @@ def _results(
     """One result per file; InputError where no file could be read and none had been read before."""
     out = [_result(plan, outcome, committed) for plan, outcome in zip(plans, outcomes, strict=True)]
     if out and all(file.status in ("refused", "empty") for file in out):
-        number = next((n for n, file in enumerate(out) if file.reason), 0)
+        number = min(range(len(out)), key=lambda n: _rank(plans[n], out[n]))
         reason = out[number].reason or "is empty"
-        raise InputError(
-            f"nothing could be ingested; the first of {len(out)} files: {plans[number].found.path}: {reason}"
-        )
+        raise InputError(f"nothing could be ingested; one of {len(out)} files: {plans[number].found.path}: {reason}")
     return out
+
+
+def _rank(plan: Plan, file: FileResult) -> int:
+    """How little the failure of a file says: one of a known format before one of no known format, empty ones last."""
+    if not file.reason:
+        return 3
+    if plan.found.source.format != AUTO:
+        return 0
+    return 2 if file.reason.endswith(UNKNOWN) else 1
 
 
 def _result(plan: Plan, outcome: Outcome, committed: Mapping[tuple[str, str], tuple[Staged, int]]) -> FileResult:

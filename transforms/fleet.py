@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from transforms.errors import ConfigError, nearest
+from transforms.source_settings import check_settings
 
 T = TypeVar("T")
 
@@ -117,6 +118,7 @@ class Fleet:
 def parse_fleet(document: Mapping[str, Any], where: str) -> Fleet:
     """The fleet in a decoded TOML `document`; `where` names the file in errors. Unknown keys are ConfigErrors."""
     fleet = _build(Fleet, document, where, "")
+    _check_sources(fleet, where)
     _check_ranges(fleet, where)
     _check_serves(fleet.deployments, where)
     return fleet
@@ -148,6 +150,12 @@ def _check_serves(deployments: Sequence[Deployment], where: str) -> None:
                     "leave it to one of them"
                 )
             patterns[pattern] = deployment.name
+
+
+def _check_sources(fleet: Fleet, where: str) -> None:
+    for source in fleet.sources:
+        check_settings(asdict(source), f"{where}: source '{source.name or source.path}'")
+    check_settings({"timezone": fleet.planning.timezone}, f"{where}: [planning]")
 
 
 def _check_ranges(fleet: Fleet, where: str) -> None:

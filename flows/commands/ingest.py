@@ -8,26 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, NoPrefectOption, WaitOption
-from flows.home import locked, open_home
+from flows.home import Home, locked, open_home
 from flows.log import log_to_home
 from flows.printing import print_json, print_line, print_note
-from transforms.errors import ConfigError, nearest
+from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
     from flows.execution import Stages
-    from flows.home import Home
     from flows.ingest import IngestResult
     from transforms.fleet import Privacy, Source
-
-CHOICES = {
-    "time_unit": ("s", "ms", "us", "ns"),
-    "file_order": ("arrival",),
-    "cached_tokens": ("inside", "outside"),
-    "reasoning_tokens": ("inside", "outside"),
-    "zero_usage": ("missing", "zero"),
-}
-"""Values of the source settings that are words (DESIGN.md, Formats)."""
-
 
 PathsArgument = Annotated[list[str], typer.Argument(metavar="PATH…", help="Files, folders or patterns.")]
 FormatOption = Annotated[str, typer.Option("--format", help="Format of the logs, or auto.")]
@@ -65,7 +54,9 @@ def ingest(
 ) -> None:
     """Read log files into the lake: every request once, whatever was read before."""
     from flows.fleet import load_fleet
+    from flows.sources import check_format
     from transforms.fleet import Source
+    from transforms.source_settings import check_settings
 
     settings: dict[str, Any] = {
         "timezone": timezone,
@@ -79,11 +70,11 @@ def ingest(
         "session_rate_per_s": session_rate_per_s,
         "map": _mapping(log_format, map_file),
     }
-    _check(settings)
-    place = open_home(home)
-    _check_format(log_format, place.catalog)
+    check_settings(settings, "", is_flags=True)
+    check_format(log_format, Home(home).catalog)
     sources = [Source(log_format, path, **settings) for path in paths]
-    privacy = load_fleet(fleet, place).fleet.privacy
+    privacy = load_fleet(fleet, Home(home)).fleet.privacy
+    place = open_home(home)
     result = _run(place, sources, privacy, wait_s=wait, no_prefect=no_prefect)
     for warning in result.warnings:
         print_note(f"warning: {warning}")
@@ -117,30 +108,16 @@ def _run(place: Home, sources: list[Source], privacy: Privacy, *, wait_s: float,
 
 
 def _mapping(log_format: str, map_file: Path | None) -> dict[str, Any] | None:
-    from flows.reading.formats import read_mapping
+    from flows.reading.formats import MAPPED, read_mapping
+    from transforms.mapping import parse_mapping
 
-    if log_format == "mapped" and map_file is None:
+    if log_format == MAPPED and map_file is None:
         raise ConfigError("--format mapped needs --map FILE.toml, which says which field is which column")
-    return None if map_file is None else read_mapping(map_file)
-
-
-def _check(settings: dict[str, Any]) -> None:
-    """ConfigError where a setting is none of the words it may be, or names no time zone."""
-    from transforms.fields.clock import zone_of
-
-    for name, words in CHOICES.items():
-        value = settings[name]
-        if value is not None and value not in words:
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(f"{flag} {value}: must be {' or '.join(words)}{nearest(value, words)}")
-    zone_of(settings["timezone"])
-
-
-def _check_format(log_format: str, catalog: Path) -> None:
-    from flows.reading.formats import AUTO, module_of
-
-    if log_format != AUTO:
-        module_of(log_format, catalog)
+    if map_file is None:
+        return None
+    document = read_mapping(map_file)
+    parse_mapping(document, f"mapping file {map_file}")
+    return document
 
 
 def _print(result: IngestResult) -> None:

@@ -11,8 +11,8 @@ from flows.printing import print_note
 
 def open_home_and_fleet(home: Path, fleet: Path | None) -> tuple[Home, LoadedFleet]:
     """The home at `home` and the fleet file `fleet`, or the home's own, or the example, which is said in a note."""
+    loaded = load_fleet(fleet, Home(home))
     place = open_home(home)
-    loaded = load_fleet(fleet, place)
     if loaded.is_example:
         print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
     return place, loaded

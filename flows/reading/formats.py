@@ -6,20 +6,22 @@ import functools
 import importlib
 import pkgutil
 import tomllib
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flows.shipped import shipped
 from transforms.errors import ConfigError, nearest
-from transforms.fleet import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-SETTINGS = tuple(f.name for f in fields(Source) if f.name not in ("format", "path", "name", "map"))
+    from transforms.fleet import Source
+
 AUTO = "auto"
 """In place of a format: the one that is recognised."""
+MAPPED = "mapped"
+"""The format that a mapping of the user's describes."""
 
 
 @functools.cache
@@ -72,5 +74,7 @@ def with_defaults(source: Source, catalog: Path | None = None) -> Source:
         document = read_mapping(mapping)
         defaults |= document.pop("settings", {})
         defaults["map"] = document
+    elif source.map is not None:
+        defaults |= source.map.get("settings", {})
     given = {k: v for k, v in defaults.items() if getattr(source, k) is None}
     return replace(source, **given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flows.reading.formats import AUTO, mapping_files, module_of, python_formats, read_mapping
+from flows.reading.formats import AUTO, MAPPED, mapping_files, module_of, python_formats, read_mapping
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from transforms.batches import Head
     from transforms.fleet import Source
 
-MAPPED = "mapped"
-"""The format that a mapping of the user's describes."""
+
+UNKNOWN = "its format is not recognised; name it with --format, or map its fields with --format mapped --map FILE.toml"
 
 
 def recognised(seen: Look, source: Source, catalog: Path | None = None) -> Source:
@@ -84,9 +84,7 @@ def _fits(head: Head, wanted: dict[str, list[str]]) -> bool:
 
 def unfit(head: Head) -> str:
     """Why no format fits a file with this head, and what to do, in one line."""
-    return advice(head) or (
-        "its format is not recognised; name it with --format, or map its fields with --format mapped --map FILE.toml"
-    )
+    return advice(head) or UNKNOWN
 
 
 def advice(head: Head) -> str | None:
