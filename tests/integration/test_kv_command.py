@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import subprocess
@@ -99,7 +100,7 @@ def test_a_gpu_gives_the_room_and_its_parts(configs: Path) -> None:
 def test_a_small_gpu(configs: Path) -> None:
     found = answer(
         "--model", "llama.json", "--gpu", "RTX-4090-24GB", "--gpu-memory-utilization", "0.9",
-        "--max-num-batched-tokens", "2048", "--max-num-seqs", "256", cwd=configs,
+        "--max-num-batched-tokens", "2048", "--max-num-seqs", "256", "--max-model-len", "32768", cwd=configs,
     )  # fmt: skip
     assert found["num_blocks"] == pytest.approx(2588, rel=0.03)
 
@@ -112,6 +113,55 @@ def test_the_table_can_be_followed(configs: Path) -> None:
         "196,608 tokens", "6.00 requests of 32,768 tokens",
     ):  # fmt: skip
         assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("google/gemma-3-27b-it", ["--engine-version", "0.19", "--available-kv-gib", "16"], [
+            "52 ×", "window of 1,024 tokens", "425,984 a token",
+            "16 tokens: 10 layers of a group × 131,072 bytes = 1,310,720 bytes",
+            "13,107 blocks ÷ 7 groups × 16 tokens", "7.500 MiB (6 blocks) for each 16 tokens, at most 65 times",
+            "13,107 blocks ÷ (6 × 577 window + 8,192 full) of a request",
+        ]),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", ["--tp", "2", "--available-kv-gib", "40", "--engine-version", "0.24"], [
+            "12,288 × 2 B + 262,144 × 2 B =", "548,864", "19,759,104 a request", "1 of 2 KV heads × (256 + 256) × 2 B",
+            "544 tokens: 12 layers of a group × 557,056 bytes", "38.250 MiB (3 blocks), however long it is",
+            "÷ (3 × 1 state + 482 full) of a request", "concurrency × max_model_len",
+        ]),
+        ("zai-org/GLM-5.2-FP8", ["--tp", "4", "--dcp", "4", "--kv-cache-dtype", "fp8", "--speculative-tokens", "1",
+                                 "--available-kv-bytes", "1810000000", "--engine-version", "0.20"], [
+            "79 ×", "512 B + 4 scales × 4 B + 64 × 2 B", "22 ×", "128 B + 1 scale × 4 B", "64 tokens × 54,728 bytes",
+            "132,096 tokens = 516 blocks × 64 tokens × DCP 4", "for each 256 tokens",
+        ]),
+        ("Qwen/Qwen3.5-35B-A3B", ["--engine", "sglang", "--tp", "2", "--gpu", "H100-SXM-80GB",
+                                  "--speculative-tokens", "3"], [
+            "− weights", "modelled: 35.1", "billion parameters", "assumed: inside what mem_fraction_static leaves",
+            "copies for drafts) × 32,194,560 bytes = 17.51 GiB", "(37.08 GiB − 17.51 GiB) ÷",
+            "never more than the slots",
+        ]),
+        ("google/gemma-4-26B-A4B", ["--engine", "sglang", "--available-kv-gib", "36.69"], [
+            "1 token: 20,480 + 0.8 × 204,800 bytes = 184,320 bytes", "213,734 tokens", "170,987 tokens",
+        ]),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ["--engine", "tensorrt-llm", "--available-kv-gib", "12"], [
+            "Mamba-2 state", "32 tokens: 32 tokens × 6,144 bytes = 196,608 bytes", "= 65,536",
+            "of KV on 1 GPU; a request holds:",
+        ]),
+    ],
+)  # fmt: skip
+def test_every_kind_of_model_has_its_sum_explained(
+    model: str,
+    options: list[str],
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kvledger", "kv", "--model", model, *options])
+    with contextlib.suppress(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert [word for word in words if word not in printed.out] == [], printed.out
 
 
 def test_a_fleet_file_for_every_deployment(configs: Path) -> None:
@@ -137,6 +187,7 @@ gpu = "H100-SXM-80GB"
 [deployments.engine]
 tensor_parallel_size = 4
 kv_cache_memory_bytes = 10_000_000_000
+max_model_len = 65536
 """
     )
     found = answer("--fleet", "fleet/fleet.toml", cwd=configs)["deployments"]
@@ -145,8 +196,30 @@ kv_cache_memory_bytes = 10_000_000_000
     assert (found[1]["kv_bytes"], found[1]["gpus_per_replica"]) == (10_000_000_000, 4)
     assert found[1]["bytes_per_token_per_replica"] == 80 * 2 * 8 * 128 * 2
     assert "agent: meta-llama" in kv("--fleet", "fleet/fleet.toml", cwd=configs).stdout
-    fleet.write_text(fleet.read_text().replace("tensor_parallel_size = 4", "tensor_parallel_size = 3"))
+    written = fleet.read_text()
+    fleet.write_text(written.replace("tensor_parallel_size = 4", "tensor_parallel_size = 3"))
     assert "deployment 'agent'" in kv("--fleet", "fleet/fleet.toml", cwd=configs).stderr
+    fleet.write_text(written.replace("max_model_len = 65536\n", ""))
+    refused = kv("--fleet", "fleet/fleet.toml", "--json", cwd=configs)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "deployment 'agent'" in refused.stderr
+    assert "max_model_len 131072 does not fit" in refused.stderr
+    assert "the largest that fits is 122048" in refused.stderr
+
+
+def test_fleet_and_command_line_have_the_same_defaults(configs: Path) -> None:
+    """Neither names batch limits or the GPU's share: both have those of the release on that GPU."""
+    (configs / "fleet.toml").write_text(
+        '[[deployments]]\nname = "chat"\nserves = ["*"]\nmodel = "llama.json"\ngpu = "H100-SXM-80GB"\n'
+        '[deployments.engine]\nversion = "0.19.0"\n'
+    )
+    by_fleet = answer("--fleet", "fleet.toml", cwd=configs)["deployments"][0]
+    by_flags = answer("--model", "llama.json", "--gpu", "H100-SXM-80GB", "--engine-version", "0.19.0", cwd=configs)
+    assert by_fleet["assumed_settings"] == by_flags["assumed_settings"]
+    assert by_fleet["capacity_tokens"] == by_flags["capacity_tokens"]
+    assert (by_flags["max_num_seqs"], by_flags["max_num_batched_tokens"]) == (1024, 8192)
+    printed = kv("--fleet", "fleet.toml", cwd=configs).stdout
+    assert "max_num_batched_tokens 8,192 (default), max_num_seqs 1,024 (default)" in printed
 
 
 @pytest.mark.parametrize(
@@ -160,7 +233,14 @@ kv_cache_memory_bytes = 10_000_000_000
         (["--model", "llama.json", "--available-kv-gib", "1", "--engine-version", "0.99"], ["0.99", "0.33"]),
         (["--model", "llama.json", "--available-kv-gib", "1", "--kv-cache-dtype", "fp9"], ["fp9", "known are"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-80GB", "--max-model-len", "2000000"], ["largest that fits"]),
-        (["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB"], ["do not fit", "is 2"]),
+        (["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB"], [
+            "do not fit", "is 2", "takes tensor_parallel_size 4",
+        ]),
+        (["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB", "--tp", "2"], [
+            "max_model_len 131072 does not fit", "largest that fits is 9584", "takes tensor_parallel_size 4",
+        ]),
+        (["--model", "llama.json", "--available-kv-gib", "inf"], ["--available-kv-gib", "1048576 GiB"]),
+        (["--model", "llama.json", "--gpu", "H100-SXM-80GB", "--max-num-seqs", "9000"], ["8192", "= 9000"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-90GB"], ["H100-SXM-90GB", "did you mean"]),
         (["--fleet", "absent.toml"], ["absent.toml"]),
         (["--fleet", "absent.toml", "--tp", "2"], ["drop the other options"]),

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from transforms.errors import CapacityError
 from transforms.planner.kv_layers import (
+    SCALE_GROUP,
     all_caches,
     check_parallelism,
     kv_format,
     state_bytes,
+    state_values,
     token_bytes,
 )
 from transforms.planner.kv_result import KvAccount, KvGroup, KvLine
@@ -95,18 +97,20 @@ def _formula(cache: Layer, kv: KvFormat) -> tuple[str, str]:
             what = f"window of {cache.window_tokens:,} tokens"
         elif cache.chunk_tokens:
             what = f"chunks of {cache.chunk_tokens:,} tokens"
-        heads = f"{max(1, cache.kv_heads // tp)} KV heads"
+        held = max(1, cache.kv_heads // tp)
+        heads = (
+            f"{held} KV head{'s' * (held > 1)}" if held == cache.kv_heads else f"{held} of {cache.kv_heads} KV heads"
+        )
         return what, f"{heads} × ({cache.key_head_dim} + {cache.value_head_dim}) × {kv.value_bytes} B"
     if isinstance(cache, LatentLayer):
         if kv.has_scaled_latent:
-            return "MLA", f"{cache.kv_lora_rank} B + scales + {cache.rope_head_dim} × 2 B"
+            scales = cache.kv_lora_rank // SCALE_GROUP
+            return "MLA", f"{cache.kv_lora_rank} B + {scales} scales × 4 B + {cache.rope_head_dim} × 2 B"
         return "MLA", f"({cache.kv_lora_rank} + {cache.rope_head_dim}) × {kv.value_bytes} B"
     if isinstance(cache, IndexerLayer):
-        return "indexer", f"{cache.index_head_dim} B + scale"
-    return (
-        f"{cache.kind} state",
-        f"conv {cache.conv_channels // tp:,} × {cache.conv_taps}, state {cache.state_elements // tp:,}",
-    )
+        scales = cache.index_head_dim // SCALE_GROUP
+        return "indexer", f"{cache.index_head_dim} B + {scales} scale{'s' * (scales > 1)} × 4 B"
+    return f"{cache.kind} state", " + ".join(f"{count:,} × {size} B" for count, size in state_values(cache, kv))
 
 
 def _notes(shape: ModelShape, engine: Engine) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ KV_VALUE_BYTES = {
 }
 SPARSE_LATENT = "fp8_ds_mla"
 
-_SCALE_GROUP = 128  # values that share one float32 scale, in fp8_ds_mla and in indexer keys (DeepSeek-V3.2)
+SCALE_GROUP = 128  # values that share one float32 scale, in fp8_ds_mla and in indexer keys (DeepSeek-V3.2)
 _SCALE_BYTES = 4
 _STATE_BYTES = 2  # states follow the model's 16 bits where neither config nor engine says otherwise
 _SGLANG_STATE_BYTES = 4  # mamba_utils.py: float32 unless the config says otherwise
@@ -117,22 +117,31 @@ def token_bytes(cache: Layer, kv: KvFormat) -> int:
         return heads * (cache.key_head_dim + cache.value_head_dim) * kv.value_bytes
     if isinstance(cache, LatentLayer):
         if kv.has_scaled_latent:
-            scales = cache.kv_lora_rank // _SCALE_GROUP * _SCALE_BYTES
+            scales = cache.kv_lora_rank // SCALE_GROUP * _SCALE_BYTES
             return cache.kv_lora_rank + scales + cache.rope_head_dim * _ROPE_VALUE_BYTES
         return (cache.kv_lora_rank + cache.rope_head_dim) * kv.value_bytes
     if isinstance(cache, IndexerLayer):
-        return cache.index_head_dim + cache.index_head_dim // _SCALE_GROUP * _SCALE_BYTES
+        return cache.index_head_dim + cache.index_head_dim // SCALE_GROUP * _SCALE_BYTES
     return 0
 
 
 def state_bytes(state: StateLayer, kv: KvFormat) -> int:
-    """Bytes of one request's `state` in one layer on one GPU; every draft token widens the convolution by one value."""
+    """Bytes of one request's `state` in one layer on one GPU."""
+    return sum(count * size for count, size in state_values(state, kv))
+
+
+def state_values(state: StateLayer, kv: KvFormat) -> tuple[tuple[int, int], ...]:
+    """Values and bytes each of a state's convolution window and of the rest, on one GPU; without what it has none of.
+
+    Every draft token widens the convolution by one value a channel.
+    """
     tp, groups = kv.tensor_parallel_size, state.conv_groups
     if groups and groups % tp:
         groups = tp  # every rank needs a group of its own
     channels = (state.conv_channels + groups * state.conv_group_channels) // tp
-    conv = channels * (state.conv_taps + kv.draft_tokens) * CONV_VALUE_BYTES if state.conv_taps else 0
-    return conv + state.state_elements // tp * (state.state_value_bytes or kv.state_value_bytes)
+    conv = channels * (state.conv_taps + kv.draft_tokens) if state.conv_taps else 0
+    values = ((conv, CONV_VALUE_BYTES), (state.state_elements // tp, state.state_value_bytes or kv.state_value_bytes))
+    return tuple((count, size) for count, size in values if count)
 
 
 def drafter_layers(shape: ModelShape, engine: Engine) -> int:

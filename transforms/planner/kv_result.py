@@ -45,6 +45,16 @@ class KvLine:
 
 
 @dataclass(frozen=True)
+class KvWorking:
+    """How the figures come about, in words and numbers; empty where there is nothing to explain."""
+
+    block: str = ""
+    states: str = ""
+    printed: str = ""
+    concurrency: str = ""
+
+
+@dataclass(frozen=True)
 class KvAccount:
     """The KV account of one replica. Bytes `_per_gpu` are of the pipeline stage that holds most; groups of all GPUs."""
 
@@ -72,6 +82,9 @@ class KvAccount:
     state_pool_bytes: int
     """Bytes on the whole replica for states that do not share the blocks (SGLang)."""
     groups: tuple[KvGroup, ...]
+    state_bytes_per_gpu: int = 0
+    """Bytes of the fullest GPU that states take beside the blocks (SGLang), copies for drafts included."""
+    working: KvWorking = KvWorking()
     lines: tuple[KvLine, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from transforms.errors import CapacityError, ConfigError
 from transforms.planner.kv_layers import all_caches, layers_with_drafter, pipeline_stages, state_bytes, token_bytes
-from transforms.planner.kv_result import KvAccount, KvGroup
+from transforms.planner.kv_result import KvAccount, KvGroup, KvWorking
 from transforms.planner.layer_state import StateLayer
 from transforms.planner.model_shape import AttentionLayer
 
@@ -93,6 +93,8 @@ def sglang_account(
         largest_max_model_len=tokens,
         state_pool_bytes=(slots or 0) * replica.state_bytes * tp,
         groups=_groups(replica, page, tp),
+        state_bytes_per_gpu=tight.room.taken_bytes,
+        working=_working(tight, page),
     )
 
 
@@ -119,6 +121,22 @@ def _stage(pools: Pools, engine: Engine, available_bytes: int, where: str, *, ho
     room = _state_room(available_bytes, pools.state_bytes, engine, where) if has_states else StateRoom()
     tokens = int((available_bytes - room.taken_bytes) // pools.cell_bytes) if pools.cell_bytes else 0
     return Stage(pools, room, tokens)
+
+
+def _working(stage: Stage, page: int) -> KvWorking:
+    pools, room = stage.pools, stage.room
+    cell = f"{pools.full_bytes:,} bytes" if page > 1 else ""
+    if pools.window_bytes:
+        cell = f"{pools.full_bytes:,} + {float(WINDOW_TOKENS_RATIO)} × {pools.window_bytes:,} bytes"
+    copies = f" + {room.draft_copies} copies for drafts" if room.draft_copies else ""
+    states = f"({room.slots} slots + 1{copies}) × {pools.state_bytes:,} bytes" if room.slots else ""
+    limit = ", never more than the slots" if room.slots else ""
+    return KvWorking(
+        block=f"{page:,} × ({cell})" if page > 1 else cell,
+        states=states,
+        printed="blocks × block",
+        concurrency=f"tokens ÷ max_model_len{limit}",
+    )
 
 
 def _has_window_pool(caches: tuple[Layer, ...], version: Version) -> bool:

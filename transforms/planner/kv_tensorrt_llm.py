@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from transforms.errors import ConfigError
 from transforms.planner.kv_layers import all_caches, fullest_stage, state_bytes, token_bytes
-from transforms.planner.kv_result import KvAccount, KvGroup
+from transforms.planner.kv_result import KvAccount, KvGroup, KvWorking
 from transforms.planner.layer_state import StateLayer
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def tensorrt_llm_account(
     tp = engine.tensor_parallel_size
     cell = sum(token_bytes(cache, kv) for cache in fullest_stage(shape, engine, kv))
     replica_cell = sum(token_bytes(cache, kv) for cache in all_caches(shape, engine)) * tp
+    if not cell:
+        raise ConfigError(f"{shape.where}: no layer keeps KV; there is nothing to account for")
     blocks = available_bytes // (block * cell)
     length = engine.max_model_len or shape.max_position_embeddings
     states = sum(state_bytes(cache, kv) for cache in all_caches(shape, engine) if isinstance(cache, StateLayer))
@@ -52,4 +55,5 @@ def tensorrt_llm_account(
         largest_max_model_len=blocks * block,
         state_pool_bytes=0,
         groups=tuple(groups),
+        working=KvWorking(f"{block:,} tokens × {cell:,} bytes", "", "blocks × block", "tokens ÷ max_model_len"),
     )

@@ -10,7 +10,7 @@ from transforms.errors import ConfigError
 from transforms.planner.kv_groups import CHUNK, FULL, STATE, WINDOW, Group, Page, groups_of
 from transforms.planner.kv_layers import layers_with_drafter, pipeline_stages, token_bytes
 from transforms.planner.kv_page import ALIGN, ALL, block_tokens, state_mode, state_page
-from transforms.planner.kv_result import KvAccount, KvGroup, largest_length
+from transforms.planner.kv_result import KvAccount, KvGroup, KvWorking, largest_length
 from transforms.planner.kv_versions import VLLM_ASCEND, vllm_rule_span
 from transforms.planner.layer_state import StateLayer
 from transforms.planner.model_shape import AttentionLayer
@@ -41,15 +41,16 @@ class Plan:
 
     def blocks_needed(self, tokens: int) -> int:
         """Blocks the start-up check wants for one request of `tokens` tokens, over all groups."""
-        return sum(self._group_blocks(group.page, tokens, self.in_flight_tokens) for group in self.groups)
+        return sum(self.group_blocks(group.page, tokens) for group in self.groups)
 
-    def _group_blocks(self, page: Page, tokens: int, in_flight_tokens: int) -> int:
+    def group_blocks(self, page: Page, tokens: int) -> int:
+        """Blocks of one group with pages like `page` that the start-up check wants for `tokens` tokens."""
         if page.kind == STATE:
             return self.state_blocks(page, tokens)
         if page.kind == WINDOW:
-            return _blocks(min(page.span_tokens - 1 + in_flight_tokens, tokens), page.block_tokens) + 1
+            return _blocks(min(page.span_tokens - 1 + self.in_flight_tokens, tokens), page.block_tokens) + 1
         if page.kind == CHUNK:
-            return _blocks(min(page.span_tokens + in_flight_tokens, tokens), page.block_tokens)
+            return _blocks(min(page.span_tokens + self.in_flight_tokens, tokens), page.block_tokens)
         return _blocks(_blocks(tokens, self.cp), page.block_tokens)
 
     def state_blocks(self, page: Page, tokens: int) -> int:
@@ -97,6 +98,7 @@ def vllm_account(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvForm
         largest_max_model_len=largest,
         state_pool_bytes=0,
         groups=_kv_groups(plan, sum(per_block) * tp),
+        working=_working(plan, num_blocks, max(token_sums), block_size, length),
     )
 
 
@@ -193,6 +195,29 @@ def _capacity(plan: Plan, num_blocks: int) -> int:
         return states + sum(_blocks(tokens, block) for block in blocks_of)
 
     return largest_length(needed, num_blocks, 0)
+
+
+def _working(plan: Plan, num_blocks: int, token_bytes_sum: int, block_size: int, length: int | None) -> KvWorking:
+    groups = plan.groups
+    widest = max(groups, key=lambda group: max(group.stage_bytes))
+    layers = max(widest.stage_bytes) // widest.page.page_bytes
+    block = f"{layers} layers of a group × {widest.page.page_bytes:,} bytes"
+    if len(groups) == 1:
+        block = f"{block_size:,} tokens × {token_bytes_sum:,} bytes"
+    ranks = f" × DCP {plan.cp}" if plan.cp > 1 else ""
+    shared = f" ÷ {len(groups)} groups" if len(groups) > 1 else ""
+    printed = f"{num_blocks:,} blocks{shared} × {block_size:,} tokens{ranks}"
+    if plan.rules.prints_concurrency and length is not None:
+        printed = "concurrency × max_model_len"
+    if length is None or plan.rules.is_token_concurrency:
+        return KvWorking(block=block, printed=printed, concurrency="tokens ÷ max_model_len" if length else "")
+    kinds = Counter((group.page.kind, plan.group_blocks(group.page, length)) for group in groups)
+    taken = " + ".join(
+        f"{blocks:,} {kind}" if count == 1 else f"{count} × {blocks:,} {kind}"
+        for (kind, blocks), count in kinds.items()
+    )
+    concurrency = f"{num_blocks:,} blocks ÷ ({taken}) of a request"
+    return KvWorking(block=block, printed=printed, concurrency=concurrency)
 
 
 def _held_blocks(plan: Plan, page: Page) -> int | None:
