@@ -10,6 +10,7 @@ from flows.catalog import load_catalog
 from transforms.catalog import Gpu
 from transforms.errors import CapacityError, CatalogError
 from transforms.fleet import Engine
+from transforms.planner.kv_on_gpu import kv_on_gpu
 from transforms.planner.memory import (
     MemoryBudget,
     engine_defaults,
@@ -145,6 +146,20 @@ def test_activations_never_fall_with_more_tokens_sequences_or_vocabulary():
         peaks = [peak(**{name: value}) for value in values]
         assert peaks == sorted(peaks)
     assert peak(256_000, max_num_seqs=1024) > peak(32_000, max_num_seqs=1024)
+
+
+def test_sorted_sampling_holds_twelve_bytes_more_a_sequence_and_vocabulary_row():
+    config = CATALOG.model(LLAMA).config
+    engine = Engine(max_num_seqs=256, max_num_batched_tokens=2048)
+    peaks = {
+        (release, is_sorted): activation_bytes(
+            config, "x", engine, vllm_start_up(release), is_sampling_sorted=is_sorted
+        )
+        for release in ("0.11.0", "0.19.0")
+        for is_sorted in (False, True)
+    }
+    assert peaks["0.19.0", True] - peaks["0.19.0", False] == 12 * 256 * 128_256
+    assert peaks["0.11.0", True] == peaks["0.11.0", False], "that release sorts anyway"
 
 
 # --- rules by engine and release ----------------------------------------------------------------------------------
@@ -284,3 +299,31 @@ def test_every_model_of_the_catalog_has_a_size_that_fits_some_gpu():
         size = smallest_tensor_parallel_size(CATALOG.model(name).config, card, Engine(version="0.19.0"), name)
         assert size is not None, name
         assert size <= 8, name
+
+
+# --- kernels of the GPU -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "block"),
+    [
+        ("B200-SXM-180GB", "0.14.0", 128),
+        ("B200-SXM-180GB", "0.19.0", 64),
+        ("GB300-NVL72-278GB", "0.11.0", 128),
+        ("H200-SXM-141GB", "0.14.0", 64),
+    ],
+)
+def test_the_block_of_latents_goes_by_the_gpu(gpu: str, version: str, block: int):
+    name = "deepseek-ai/DeepSeek-V3"
+    engine = Engine(version=version, tensor_parallel_size=8, max_model_len=8192)
+    found = kv_on_gpu(CATALOG.model(name).config, name, CATALOG.gpu(gpu), engine)
+    assert found.account.block_size_tokens == block
+
+
+def test_experts_in_mxfp4_are_padded_further_on_data_centre_blackwell():
+    hopper, blackwell = (
+        budget("openai/gpt-oss-120b", gpu, version="0.19.0").weights_bytes
+        for gpu in ("H200-SXM-141GB", "B200-SXM-180GB")
+    )
+    experts = 36 * 128 * 3 * 3072 * 0.53125
+    assert blackwell - hopper == pytest.approx(experts * (3072 - 2944), rel=1e-6)
