@@ -126,6 +126,18 @@ def parse_model(document: Mapping[str, Any], model_id: str, where: str) -> Catal
     return CatalogModel(model_id, document, where, str(document.get("source", where)))
 
 
+def model_named_in(document: Any) -> str | None:
+    """Id of the one model that LLMServingSim's description of a cluster serves; None where `document` is none."""
+    nodes = document.get("nodes") if isinstance(document, Mapping) else None
+    if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
+        return None
+    lists = [node.get("instances") for node in nodes]
+    instances = [instance for found in lists if isinstance(found, list) for instance in found]
+    names = [instance.get("model_name") for instance in instances if isinstance(instance, Mapping)]
+    is_one = bool(names) and all(isinstance(name, str) and name == names[0] for name in names)
+    return names[0] if is_one else None
+
+
 def _section(table: Any, section: str, where: str) -> dict[str, Any]:
     """Facts of one section with its source, checked for unknown keys and wrong kinds."""
     _known_keys(table, (*_GPU_SECTIONS[section], "source"), f"{where}: [{section}]")

@@ -155,3 +155,12 @@ def test_looking_up_a_gpu_and_its_memory_needs_no_heavy_package():
         "assert not heavy, heavy"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_model_named_by_a_description_of_a_cluster_is_the_catalogs(tmp_path: Path):
+    cluster = tmp_path / "config.json"
+    cluster.write_text('{"nodes": [{"instances": [{"model_name": "meta-llama/Llama-3.1-8B", "tp_size": 1}]}]}')
+    assert load_catalog(None).model(str(cluster)).model_id == "meta-llama/Llama-3.1-8B"
+    cluster.write_text('{"nodes": [{"instances": [{"model_name": "meta-llama/Llama-3.1-9B"}]}]}')
+    with pytest.raises(CatalogError, match=r"Llama-3.1-9B' is not in the catalog; did you mean"):
+        load_catalog(None).model(str(cluster))
