@@ -161,6 +161,7 @@ def test_a_model_named_by_a_description_of_a_cluster_is_the_catalogs(tmp_path: P
     cluster = tmp_path / "config.json"
     cluster.write_text('{"nodes": [{"instances": [{"model_name": "meta-llama/Llama-3.1-8B", "tp_size": 1}]}]}')
     assert load_catalog(None).model(str(cluster)).model_id == "meta-llama/Llama-3.1-8B"
+    cluster = tmp_path / "other.json"
     cluster.write_text('{"nodes": [{"instances": [{"model_name": "meta-llama/Llama-3.1-9B"}]}]}')
     with pytest.raises(CatalogError, match=r"Llama-3.1-9B' is not in the catalog; did you mean"):
         load_catalog(None).model(str(cluster))
