@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from flows.kernel_cache import use_kernel_cache
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("KVLEDGER_SHARED", ROOT.parent / "shared"))
+
+
+def pytest_configure() -> None:
+    use_kernel_cache()
 
 
 def _missing(marker: str) -> str | None:

@@ -53,3 +53,13 @@ def step_costs(model: StepModel) -> StepCosts:
         sequence_s=model.sequence_overhead_s,
         token_s=model.token_collective_s,
     )
+
+
+def longest_step_s(costs: StepCosts, sequences: int, budget_tokens: int, context_tokens: int, drafts: int) -> float:
+    """Seconds that no step takes longer than: a full budget, every sequence at `context_tokens`, both terms added."""
+    tokens = budget_tokens + sequences * (1 + drafts)
+    compute = costs.token_compute_s * tokens + costs.sampled_compute_s * tokens
+    compute += costs.pair_compute_s * tokens * (context_tokens + drafts)
+    memory = costs.weight_memory_s + costs.context_memory_s * sequences * (context_tokens + 1)
+    memory += costs.expert_memory_s * costs.experts
+    return compute + memory + costs.step_s + costs.sequence_s * sequences + costs.token_s * tokens

@@ -1,0 +1,8 @@
+"""How functions of this package are compiled: only the entry is called from Python and kept in numba's cache."""
+
+from __future__ import annotations
+
+from numba import njit
+
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")  # type: ignore[call-overload]
+entry = njit(cache=True, nogil=True, error_model="numpy")

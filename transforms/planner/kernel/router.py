@@ -1,0 +1,81 @@
+"""Which replica takes an arrival."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.prefix import found
+from transforms.planner.kernel.step import advance
+from transforms.planner.kernel.tables import replica_at, whole_at
+
+ROUND_ROBIN, RANDOM, LEAST_OUTSTANDING, SESSION_AFFINITY, PREFIX_AFFINITY = 0, 1, 2, 3, 4
+
+
+@inner
+def drawn(seed, request, replicas):
+    """Replica 0 … replicas − 1 by splitmix64 of the seed and the request's number."""
+    mixed = seed + np.uint64(0x9E3779B97F4A7C15) * (np.uint64(request) + np.uint64(1))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed = mixed ^ (mixed >> np.uint64(31))
+    return np.int64(mixed % np.uint64(replicas))
+
+
+@inner
+def outstanding(replica, at):
+    """Requests in a replica at a moment that its current step may not have reached the end of."""
+    return replica.outstanding + (replica.left_now if replica.clock > at else 0)
+
+
+@inner
+def least(s, at):
+    """Replica with the fewest requests, the first of equals."""
+    best, fewest = 0, outstanding(replica_at(s.replicas, 0), at)
+    for number in range(1, s.replica_count):
+        count = outstanding(replica_at(s.replicas, number), at)
+        if count < fewest:
+            best, fewest = number, count
+    return best
+
+
+@inner
+def longest_prefix(s, request, at):
+    """Replica with the longest cached prefix, of equals the one with the fewest requests, unless it is far behind."""
+    fewest = least(s, at)
+    best, most, count = fewest, 0, outstanding(replica_at(s.replicas, fewest), at)
+    limit = count + s.slack
+    for number in range(s.replica_count):
+        tokens, _, _ = found(s, number, request, whole_at(s.prompts, request).v)
+        own = outstanding(replica_at(s.replicas, number), at)
+        if tokens > most or (tokens == most and own < count):
+            best, most, count = number, tokens, own
+    return best if count <= limit else fewest
+
+
+@inner
+def route(s, request, at):
+    """Replica that takes `request` at time `at`, its steps before that run."""
+    number = 0
+    if s.router == ROUND_ROBIN:
+        number = s.next_replica
+        s.next_replica = (number + 1) % s.replica_count
+    elif s.router == RANDOM:
+        number = drawn(s.seed, request, s.replica_count)
+    elif (
+        s.router == SESSION_AFFINITY
+        and whole_at(s.sessions, request).v >= 0
+        and whole_at(s.homes, whole_at(s.sessions, request).v).v >= 0
+    ):
+        number = whole_at(s.homes, whole_at(s.sessions, request).v).v
+    else:
+        for each in range(s.replica_count):
+            advance(s, each, at)
+        if s.router == PREFIX_AFFINITY and s.caching:
+            return longest_prefix(s, request, at)
+        number = least(s, at)
+        if s.router == SESSION_AFFINITY and whole_at(s.sessions, request).v >= 0:
+            whole_at(s.homes, whole_at(s.sessions, request).v).v = number
+        return number
+    advance(s, number, at)
+    return number

@@ -1,0 +1,139 @@
+"""One step's schedule: running requests first, preemption from the end of the list, then admission from the queue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.pool import drop_full, step_units, units_of
+from transforms.planner.kernel.prefix import evict, found, keep_computed, take_found
+from transforms.planner.kernel.seats import leave, queue_first, take_seat, unqueue_first
+from transforms.planner.kernel.tables import lists_at, request_at, seat_at, whole_at
+
+UNCAPPED = 1 << 40
+
+
+@inner
+def schedule(s, replica, number):
+    """Give every running request its tokens and blocks of the coming step, and admit who still fits."""
+    is_lone = s.lone_exempt and replica.running + replica.waiting <= 1
+    cap = s.threshold if s.threshold > 0 and not is_lone else UNCAPPED
+    budget = s.budget - replica.decoding * (1 + s.drafts)
+    if s.has_caps:
+        drop_full(s, replica, number)
+    need = step_units(s, replica, number)
+    if replica.partials > 0:
+        left = plan_chunks(s, replica, number, cap, budget)
+        need += chunk_units(s, replica, number)
+        budget = left
+    replica.has_preempted = 0
+    while need > replica.free:
+        replica.has_preempted = 1
+        preempt_last(s, replica, number)
+        need = step_units(s, replica, number)
+        need += chunk_units(s, replica, number)
+    replica.over = 0
+    replica.free -= need
+    if replica.cached > replica.free:
+        evict(s, replica, number)
+    replica.prefill = 0
+    replica.prefill_pairs = 0.0
+    replica.prefill_context = 0
+    replica.sampled = 0
+    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+        compute_chunk(s, replica, number, seat_at(s.seats, lists_at(s.lists, at).partial))
+    if not replica.has_preempted:
+        while replica.waiting > 0 and budget > 0 and replica.running < s.seat_count:
+            chunk = admit(s, replica, number, cap, budget)
+            if chunk == 0:
+                break
+            budget -= chunk
+
+
+@inner
+def plan_chunks(s, replica, number, cap, budget):
+    """Budget left after the chunks of the unfinished prompts, which are noted in their seats."""
+    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+        seat = seat_at(s.seats, lists_at(s.lists, at).partial)
+        seat.chunk = min(seat.target - seat.computed, cap, budget)
+        budget -= seat.chunk
+    return budget
+
+
+@inner
+def chunk_units(s, replica, number):
+    """Units the planned chunks need."""
+    total = 0
+    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+        seat = seat_at(s.seats, lists_at(s.lists, at).partial)
+        if seat.chunk > 0:
+            slots = seat.computed + s.drafts
+            total += units_of(s, slots + seat.chunk) - units_of(s, slots)
+    return total
+
+
+@inner
+def preempt_last(s, replica, number):
+    """Send the last running request back to the front of the queue: its tokens must be computed again."""
+    place = replica.tail
+    request = seat_at(s.seats, place).request
+    leave(s, replica, number, place)
+    own = request_at(s.requests, request)
+    own.preemptions += 1
+    s.preempted += 1
+    queue_first(s, replica, request, whole_at(s.prompts, request).v + own.made)
+
+
+@inner
+def compute_chunk(s, replica, number, seat):
+    """Count the chunk of a seat into the step."""
+    if seat.chunk == 0:
+        return
+    before = seat.computed
+    seat.computed = before + seat.chunk
+    replica.prefill += seat.chunk
+    replica.prefill_pairs += seat.chunk * (before + 0.5 * (seat.chunk + 1))
+    replica.prefill_context += seat.computed
+    if seat.computed == seat.target:
+        replica.sampled += 1
+    if s.caching:
+        keep_computed(s, number, seat)
+
+
+@inner
+def admit(s, replica, number, cap, budget):
+    """Tokens of the first chunk of the first in the queue; 0 if it does not fit and stays there."""
+    request = replica.wait_head
+    own = request_at(s.requests, request)
+    total = whole_at(s.prompts, request).v + own.made
+    hit, ids, back = 0, 0, 0
+    if s.caching:
+        hit, ids, back = found(s, number, request, total)
+    chunk = min(total - hit, cap, budget)
+    units = units_of(s, hit + chunk + s.drafts)
+    most = max(units, units_of(s, total)) if s.reserve_full else units
+    shared = hit // s.hit_tokens * s.hit_units if ids > 0 else 0
+    spare = s.watermark_units if replica.running > 0 else 0
+    if most - shared + back > replica.free - spare:
+        return 0
+    unqueue_first(s, replica, total)
+    place = take_seat(s, replica, number * s.seat_count)
+    seat = seat_at(s.seats, place)
+    seat.request = request
+    seat.target = total
+    seat.computed = hit
+    seat.chunk = chunk
+    seat.made = own.made
+    seat.is_decoding = 0
+    if s.caching:
+        take_found(s, replica, number, seat, hit, ids)
+    if np.isnan(own.scheduled):
+        own.scheduled = replica.clock
+        own.cached = hit
+    replica.free -= units - shared
+    if replica.cached > replica.free:
+        evict(s, replica, number)
+    lists_at(s.lists, number * s.seat_count + replica.partials).partial = place
+    replica.partials += 1
+    compute_chunk(s, replica, number, seat)
+    return chunk
