@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from flows.shipped import shipped
 from flows.warehouse import published
 from transforms.errors import DataError, HomeError
 
@@ -28,7 +30,15 @@ EVERY_WEEK = "(none)"
 
 PACKAGES = ("kvledger", "duckdb", "polars", "pyarrow", "numpy", "numba", "altair", "vl-convert-python")
 
-COMMANDS = ("kvledger review --week {week}", "kvledger review --week {week} --json")
+COMMANDS = (
+    "kvledger review --week {week} {place}",
+    "kvledger plan --week {week} {place} --json",
+    """kvledger query {home} "select * from mart_decision where week = '{week}'" --json""",
+)
+"""What makes this report again, its figures as JSON, and its decision from the warehouse."""
+
+ELSEWHERE = "PATH"
+"""What stands for the folder of an absolute path: a report names no folder of the machine that made it."""
 
 _WEEK = re.compile(r"\d{4}-W\d{2}")
 
@@ -42,8 +52,11 @@ class Reported:
     decision: tuple[str, ...]
 
 
-def report(home: Home, week: str | None = None) -> Reported:
-    """The report of `week` (default: the latest of the warehouse) under HOME/reports/week=…/review.html, .md, .json."""
+def report(home: Home, week: str | None = None, fleet: Path | None = None) -> Reported:
+    """The report of `week` (default: the latest of the warehouse) under HOME/reports/week=…/review.html, .md, .json.
+
+    `fleet` is the fleet file that was used, for the commands that make the report again.
+    """
     from reports.html import html, index_html
     from reports.markdown import markdown
     from reports.review import review_page
@@ -56,13 +69,25 @@ def report(home: Home, week: str | None = None) -> Reported:
         decided = _decided(connection)
     folder = home.reports / f"week={chosen}"
     path = folder / "review.html"
-    page = review_page(tables, chosen, _versions(), [command.format(week=chosen) for command in COMMANDS])
+    page = review_page(tables, chosen, _versions(), reproduce(home, fleet, chosen))
     found = summary(tables, chosen, str(path))
     _put(folder / "review.json", json_text(found | {"report": path.name}))
     _put(folder / "review.md", markdown(page))
     _put(path, html(page, _bundle(home)))
     _put(home.reports / "index.html", index_html(_past_weeks(home), decided))
     return Reported(path, found, decision_lines(page))
+
+
+def reproduce(home: Home, fleet: Path | None, week: str) -> list[str]:
+    """COMMANDS for `week`, naming home and fleet file as given where that is relative, else by their last part."""
+    at = f"--home {_named(home.root)}"
+    is_named = fleet is not None and fleet not in (home.fleet, shipped("data", "fleet.toml"))
+    place = f"{at} --fleet {_named(fleet)}" if fleet is not None and is_named else at
+    return [command.format(week=week, place=place, home=at) for command in COMMANDS]
+
+
+def _named(path: Path) -> str:
+    return shlex.quote(f"{ELSEWHERE}/{path.name}" if path.is_absolute() else str(path))
 
 
 def _week(connection: duckdb.DuckDBPyConnection, week: str | None) -> str:

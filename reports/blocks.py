@@ -25,6 +25,8 @@ class Column:
     label: str
     show: Callable[[Any], str]
     is_text: bool = False
+    is_optional: bool = False
+    """Whether the column is left out where no row knows it."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,15 @@ def table(
     title: str, frame: pl.DataFrame, columns: Sequence[Column], source: str, *, note: str = "", empty: str = ""
 ) -> Table:
     """The printed table of `frame`: one row each, one text per column."""
+    kept = [c for c in columns if not c.is_optional or frame[c.name].is_not_null().any()]
     rows = tuple(
-        tuple(column.show(value) for column, value in zip(columns, row, strict=True))
-        for row in frame.select(column.name for column in columns).iter_rows()
+        tuple(column.show(value) for column, value in zip(kept, row, strict=True))
+        for row in frame.select(column.name for column in kept).iter_rows()
     )
     return Table(
         title=title,
-        labels=tuple(column.label for column in columns),
-        is_text=tuple(column.is_text for column in columns),
+        labels=tuple(column.label for column in kept),
+        is_text=tuple(column.is_text for column in kept),
         rows=rows,
         source=source,
         note=note,

@@ -15,6 +15,7 @@ from reports.charts.residency import residency_chart
 from reports.marts import ALL, Marts, only, rows
 from reports.page import Chapter, Section
 from reports.printed import sentence, shortened
+from reports.words import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,6 +69,7 @@ def fleet_chapter(marts: Marts) -> Chapter:
         short_name="Whole fleet",
         lead="KV·time is bytes held times how long they are held: what a deployment takes out of the cache.",
         sections=(
+            Section("GPUs and cost", tables=(tables.fleet(marts),), is_wide=True),
             Section(
                 "KV·time",
                 _drawn(deployment_chart(marts, "fleet-kv-time")),
@@ -102,12 +104,13 @@ def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequenc
         lead="",
         sections=(
             Section("Warnings", tables=(source_tables.warnings(marts),), anchor="warnings", is_wide=True),
+            Section("What is counted", tables=(source_tables.counts(marts),), is_wide=True),
             Section("Data quality", tables=(source_tables.data_quality(marts), source_tables.rejects(marts)),
                     is_wide=True),
-            Section("Assumptions", tables=(source_tables.assumptions(marts),), is_wide=True),
+            Section("Assumptions", tables=(source_tables.assumptions(marts),), note=LABELS, is_wide=True),
             Section("How to reproduce", tables=(made,), commands=tuple(commands),
-                    note="With the --home and --fleet of this run. The same logs, fleet file, catalog and versions "
-                    "give the same figures."),
+                    note="The same logs, fleet file, catalog and versions give the same figures. PATH stands for a "
+                    "folder of the machine that made this report; other paths start where it was made."),
         ),
     )  # fmt: skip
 

@@ -20,13 +20,16 @@ def markdown(page: Page) -> str:
     lines = [f"# Capacity review {page.week}: {_headline(page)}", ""]
     lines += [f"{escaped(page.days)} · {escaped(page.coverage)} · run {page.run_id}", ""]
     lines += [*_table(page.decisions), ""]
+    lines += [f"{escaped(page.fleet)}.", ""] if page.fleet else []
     for verdict in page.verdicts:
         lines += [*_verdict(verdict), ""]
     if page.warnings:
         lines += ["**Warnings**", "", *(f"- {escaped(line)}" for line in page.warnings), ""]
+    lines += [f"*{escaped(page.legend)}*", ""]
     for chapter in page.chapters:
         lines += [f"## {escaped(chapter.name)}", ""]
         for section in chapter.sections:
+            lines += [escaped(section.note), ""] if section.note else []
             for table in section.tables:
                 lines += [f"### {escaped(table.title)}", "", *_table(table), ""]
                 lines += [escaped(table.note), ""] if table.note else []

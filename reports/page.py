@@ -29,6 +29,7 @@ class Verdict:
     action: str
     needed: str
     interval: str
+    before: str
     now: str
     facts: tuple[tuple[str, str], ...]
     reasons: tuple[tuple[str, str], ...]
@@ -71,6 +72,8 @@ class Page:
     headline: tuple[Headline, ...]
     verdicts: tuple[Verdict, ...]
     decisions: Table
+    fleet: str
     warnings: tuple[str, ...]
+    legend: str
     chapters: tuple[Chapter, ...]
     first_warnings: int = 3

@@ -147,6 +147,11 @@ def week_days(week: str) -> str:
     return f"{first.day} {first:%b} – {last.day} {last:%b %Y}"
 
 
+def gpus(count: float | None) -> str:
+    """A count of GPUs with its noun: "1 GPU", "32 GPUs"; "–" if unknown."""
+    return UNKNOWN if count is None else f"{whole(count)}{NBSP}GPU{'' if count == 1 else 's'}"
+
+
 def yes_no(flag: bool | None) -> str:
     """A flag as "yes" or "no"; "–" if unknown."""
     return UNKNOWN if flag is None else "yes" if flag else "no"

@@ -8,9 +8,10 @@ from reports.blocks import text
 from reports.chapters import deployment_chapter, fleet_chapter, sources_chapter
 from reports.marts import ALL, Marts, only, rows
 from reports.page import Page
-from reports.printed import compact, percent, sentence, shortened, week_days
+from reports.printed import compact, gpus, percent, sentence, shortened, usd_per_hour, week_days, whole
 from reports.tables import decisions
 from reports.verdicts import headline, verdicts
+from reports.words import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,10 +26,12 @@ def review_page(marts: Marts, week: str, versions: Mapping[str, str], commands: 
         run_id=text(only(marts, "mart_decision")["run_id"]),
         version=versions.get("kvledger", ""),
         coverage=coverage(marts),
-        headline=headline(found),
+        headline=headline(marts, found),
         verdicts=found,
         decisions=decisions(marts),
+        fleet=fleet_line(marts),
         warnings=warning_lines(marts),
+        legend=LABELS,
         chapters=(
             *(deployment_chapter(marts, verdict.name, number) for number, verdict in enumerate(found)),
             fleet_chapter(marts),
@@ -44,10 +47,24 @@ def coverage(marts: Marts) -> str:
     return f"{compact(row['requests'])} requests · {words}"
 
 
+def fleet_line(marts: Marts) -> str:
+    """GPUs and cost of all deployments together; empty where there is only one."""
+    total = only(marts, "mart_fleet", gpu_id=ALL)
+    if (total["deployments"] or 0) <= 1:
+        return ""
+    before = "" if total["previous_needed_gpus"] is None else f" ({whole(total['previous_needed_gpus'])} last week)"
+    counts = f"{gpus(total['now_gpus'])} now, {whole(total['needed_gpus'])} needed{before}"
+    cost = ""
+    if total["cost_usd_per_hour"] is not None:
+        now, needed = usd_per_hour(total["now_cost_usd_per_hour"]), usd_per_hour(total["cost_usd_per_hour"])
+        cost = f"; {now} now, {needed} needed"
+    return f"All {total['deployments']} deployments: {counts}{cost}"
+
+
 def warning_lines(marts: Marts) -> tuple[str, ...]:
     """The week's warnings, each once with the deployments it is about; those about the whole fleet first."""
     about: dict[str, list[str]] = {}
-    for row in rows(marts, "mart_warnings").sort("deployment_id", "code").iter_rows(named=True):
+    for row in rows(marts, "mart_warnings", severity="warning").sort("deployment_id", "code").iter_rows(named=True):
         about.setdefault(str(row["text"]), []).append(str(row["deployment_id"]))
     lines = [(_names(names), words) for words, names in about.items()]
     return tuple(f"{names}: {words}" if names else sentence(words) for names, words in sorted(lines, key=_fleet_first))

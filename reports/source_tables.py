@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from reports.blocks import Column, Table, table, text
-from reports.marts import Marts, rows
+from reports.marts import ALL, rows
 from reports.printed import percent, whole
-from reports.words import about_word, file_word
+from reports.words import about_word, deployment_word, file_word
 
 if TYPE_CHECKING:
-    import polars as pl
+    from reports.marts import Marts
 
 MOST_ROWS = 200
 """Most rows of a printed table; the warehouse has the rest."""
@@ -36,7 +38,29 @@ def data_quality(marts: Marts) -> Table:
         Column("unknown_e2e_ratio", "No E2E", percent),
         Column("unknown_session_ratio", "No session", percent),
         Column("content_sha256", "SHA-256", _hash, is_text=True),
-    ], "mart_data_quality", note=_left_out(marts, "mart_data_quality"))  # fmt: skip
+    ], "mart_data_quality",
+        note="Counts records: one an attempt, of any operation and week; only chat rows are of this week. "
+        + _left_out(marts, "mart_data_quality"),
+    )  # fmt: skip
+
+
+def counts(marts: Marts) -> Table:
+    """From chat requests to the attempts that the plan is made from."""
+    frame = rows(marts, "mart_counts").sort(pl.col("deployment_id") == ALL, "deployment_id")
+    return table("From the requests of the headline to what the plan counts", frame, [
+        Column("deployment_id", "Deployment", deployment_word, is_text=True),
+        Column("requests", "Chat requests", whole),
+        Column("cache_requests", "Answered by the gateway's cache", whole),
+        Column("turned_away_requests", "Turned away before a replica", whole),
+        Column("backend_requests", "Seen by a replica", whole),
+        Column("attempts_requests", "Attempts", whole),
+        Column("usable_requests", "Lengths known", whole),
+        Column("unknown_requests", "Lengths unknown", whole),
+        Column("failed_requests", "Failed requests", whole),
+    ], "mart_counts",
+        note="The headline counts chat requests. Less those of the cache and those turned away they are the ones a "
+        "replica saw; each retry of these is one more attempt; the plan is made from attempts of known lengths.",
+    )  # fmt: skip
 
 
 def rejects(marts: Marts) -> Table:
@@ -63,12 +87,15 @@ def assumptions(marts: Marts) -> Table:
 
 
 def warnings(marts: Marts) -> Table:
-    """All warnings of the week."""
-    return table("All warnings", rows(marts, "mart_warnings").sort("deployment_id", "code"), [
+    """All warnings of the week, then all notes."""
+    frame = rows(marts, "mart_warnings").sort("severity", "deployment_id", "code", descending=[True, False, False])
+    return table("Warnings, then notes", frame, [
+        Column("severity", "Kind", text, is_text=True),
         Column("deployment_id", "About", about_word, is_text=True),
         Column("code", "Code", text, is_text=True),
-        Column("text", "Warning", text, is_text=True),
-    ], "mart_warnings", empty="No warnings.")  # fmt: skip
+        Column("text", "Text", text, is_text=True),
+    ], "mart_warnings", empty="No warnings.",
+        note="A warning may change what is decided; a note says how the figures came about.")  # fmt: skip
 
 
 def _hash(value: Any) -> str:

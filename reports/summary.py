@@ -11,6 +11,8 @@ import orjson
 from reports.marts import ALL, Marts, only, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
 
 MOST_ROWS = 10_000
@@ -32,7 +34,9 @@ def summary(tables: Marts, week: str, report: str) -> dict[str, Any]:
         },
         "requests": covered["requests"] or 0,
         "decision": [_decision(row) for row in decision.iter_rows(named=True) if row["deployment_id"] != ALL],
-        "warnings": rows(tables, "mart_warnings").select("code", "text").to_dicts(),
+        "fleet": _fleet(tables, covered),
+        "warnings": _said(tables, "warning"),
+        "notes": _said(tables, "note"),
         "tables": {name: _table(frame) for name, frame in sorted(tables.items())},
         "report": report,
     }
@@ -64,7 +68,43 @@ def _decision(row: dict[str, Any]) -> dict[str, Any]:
         "gpus_now": row["now_gpus"],
         "binding": row["binding_demand"],
         "provenance": row["provenance"],
+        "action": row["action_text"],
+        "is_slo_reachable": row["is_slo_reachable"],
+        "is_slo_assumed": row["is_slo_assumed"],
+        "gpus_needed_last_week": row["previous_needed_gpus"],
+        "cost_now_usd_per_hour": plain(row["now_cost_usd_per_hour"]),
+        "cost_needed_usd_per_hour": plain(row["cost_usd_per_hour"]),
+        "why": row["binding_text"],
+        "slo": row["slo_floor_text"],
+        "changed": row["change_text"],
+        "confidence": row["confidence_text"],
     }
+
+
+def _fleet(tables: Marts, covered: Mapping[str, Any]) -> dict[str, Any]:
+    """GPUs and cost of all planned deployments together, and the share of requests that none of them serves."""
+    total = only(tables, "mart_fleet", gpu_id=ALL)
+    return {
+        "gpus_needed": total["needed_gpus"],
+        "gpus_now": total["now_gpus"],
+        "gpus_needed_last_week": total["previous_needed_gpus"],
+        "cost_now_usd_per_hour": plain(total["now_cost_usd_per_hour"]),
+        "cost_needed_usd_per_hour": plain(total["cost_usd_per_hour"]),
+        "unserved_requests": covered["unserved_requests"],
+        "unserved_ratio": plain(covered["unserved_ratio"]),
+    }
+
+
+def _said(tables: Marts, severity: str) -> list[dict[str, Any]]:
+    """Warnings (or notes) of the week, each with the deployment it is about; null for the whole week."""
+    return [
+        {
+            "code": row["code"],
+            "text": row["text"],
+            "deployment": None if row["deployment_id"] == ALL else row["deployment_id"],
+        }
+        for row in rows(tables, "mart_warnings", severity=severity).iter_rows(named=True)
+    ]
 
 
 def _table(frame: pl.DataFrame) -> list[dict[str, Any]] | dict[str, int]:

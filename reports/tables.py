@@ -26,6 +26,7 @@ from reports.words import (
     demand_word,
     deployment_word,
     gap_word,
+    gpu_word,
     measure_word,
     model_word,
     phase_word,
@@ -54,7 +55,10 @@ def lengths(marts: Marts, deployment_id: str) -> Table:
         Column("censored_requests", "Cut by a limit", whole),
         Column("p50_change_factor", "p50 since last week", change),
         Column("p99_change_factor", "p99 since last week", change),
-    ], "mart_lengths")  # fmt: skip
+    ], "mart_lengths",
+        note="Counts requests that a replica saw and whose length is known (others: Unknown); those turned away before "
+        "it or answered by the gateway's cache are not in it.",
+    )  # fmt: skip
 
 
 def arrivals(marts: Marts, deployment_id: str) -> Table:
@@ -73,7 +77,8 @@ def arrivals(marts: Marts, deployment_id: str) -> Table:
         Column("peak_change_factor", "Busiest since last week", change),
         Column("is_trusted", "Stamps fine enough", yes_no),
     ], "mart_arrivals",
-        note="Dispersion is variance over mean of the counts; it and the gap CV are 1 for a Poisson stream."
+        note="Counts requests as they arrive, failed ones too; those answered by the gateway's cache are not in it. "
+        "Dispersion is variance over mean of the counts; it and the gap CV are 1 for a Poisson stream."
         + (" Windows no longer than the steps of the stamps say nothing about burstiness." if doubtful else ""),
     )  # fmt: skip
 
@@ -88,10 +93,13 @@ def demands(marts: Marts, deployment_id: str) -> Table:
         Column("needed_replicas", "Needed, spare included", whole),
         Column("now_replicas", "Now", whole),
         Column("is_one_lost_ok", "Holds with one lost", yes_no),
-        Column("horizon_gpus", "GPUs at the horizon", whole),
+        Column("horizon_gpus", "GPUs at the horizon", whole, is_optional=True),
         Column("envelope_gpus", "GPUs on the back of an envelope", whole),
         Column("envelope_reason", "Why that differs", text, is_text=True),
-    ], "mart_decision")  # fmt: skip
+    ], "mart_decision",
+        note="Replicas each demand asks for, before rounding up; KV memory and compute with the headroom on top. "
+        "Latency – : no number of replicas meets the objective.",
+    )  # fmt: skip
 
 
 def memory(marts: Marts, deployment_id: str) -> Table:
@@ -109,7 +117,10 @@ def memory(marts: Marts, deployment_id: str) -> Table:
         Column("compute_gpu_s_per_s", "Busy GPUs at the peak", figure),
         Column("output_cost_usd_per_million_tokens", "Per M output tokens", usd),
         Column("session_cost_usd", "Per session", usd),
-    ], "mart_decision")  # fmt: skip
+    ], "mart_decision",
+        note="Peaks are 99 % quantiles of the seconds of the busiest hour, without headroom. Costs are those of the "
+        "GPUs needed over the covered time.",
+    )  # fmt: skip
 
 
 def kv_time(marts: Marts) -> Table:
@@ -126,7 +137,10 @@ def kv_time(marts: Marts) -> Table:
         Column("kv_block_time_byte_s", "In whole blocks", gib_s),
         Column("kv_shared_time_byte_s", "Shared prefixes once", gib_s),
         Column("provenance", "Label", text, is_text=True),
-    ], "mart_kv_time")  # fmt: skip
+    ], "mart_kv_time",
+        note="Counts attempts that reached a replica and whose lengths are known (others: Unknown); a retry is one "
+        "more. Tool waits are counted as gaps, and are no part of the KV·time held.",
+    )  # fmt: skip
 
 
 def failed_kv(marts: Marts) -> Table:
@@ -137,7 +151,10 @@ def failed_kv(marts: Marts) -> Table:
         Column("failed_attempts_requests", "Failed", whole),
         Column("failed_kv_time_byte_s", "Their KV·time", gib_s),
         Column("failed_share_ratio", "Share", percent),
-    ], "mart_failed_kv")  # fmt: skip
+    ], "mart_failed_kv",
+        note="Counts attempts that reached a replica and whose prompt is known; requests turned away before it held no "
+        "KV.",
+    )  # fmt: skip
 
 
 def tool_waits(marts: Marts, deployment_id: str) -> Table:
@@ -153,10 +170,14 @@ def tool_waits(marts: Marts, deployment_id: str) -> Table:
         Column("unknown_requests", "Unknown", whole),
         Column("overlap_requests", "Overlapping", whole),
         Column("logged_ratio", "Kind logged", percent),
-        Column("tool_wait_kv_time_byte_s", "KV·time held idle", gib_s),
-        Column("tool_wait_share_ratio", "Share of KV·time", percent),
+        Column("tool_wait_kv_time_byte_s", "KV·time if pinned", gib_s, is_optional=True),
+        Column("tool_wait_kv_time_factor", "÷ KV·time held", figure, is_optional=True),
         Column("p50_change_factor", "p50 since last week", change),
-    ], "mart_tool_waits", empty="No sessions of more than one turn this week.")  # fmt: skip
+    ], "mart_tool_waits", empty="No sessions of more than one turn this week.",
+        note="Counts gaps between turns of one session; requests without a session have none. KV·time if pinned is "
+        "modelled: what contexts would hold if the engine kept them through the waits. It evicts them when it needs "
+        "the room, so this is no part of the KV·time held.",
+    )  # fmt: skip
 
 
 def sessions(marts: Marts, deployment_id: str) -> Table:
@@ -172,7 +193,9 @@ def sessions(marts: Marts, deployment_id: str) -> Table:
         Column("prompt_max_p99_tokens", "p99", whole),
         Column("duration_p50_s", "Duration, p50", seconds),
         Column("duration_p99_s", "p99", seconds),
-    ], "mart_sessions", empty="The log names no sessions this week.")  # fmt: skip
+    ], "mart_sessions", empty="The log names no sessions this week.",
+        note="Counts sessions with a request this week; requests that name no session are not in it.",
+    )  # fmt: skip
 
 
 def latency(marts: Marts, deployment_id: str) -> Table:
@@ -190,9 +213,14 @@ def latency(marts: Marts, deployment_id: str) -> Table:
         Column("slo_s", "Objective", seconds),
         Column("is_slo_met", "Met", yes_no),
         Column("timed_requests", "Timed", whole),
+        Column("requests", "of requests", whole),
         Column("failed_requests", "Failed", whole),
         Column("p95_change_factor", "p95 since last week", change),
-    ], "mart_latency", empty="The log has no times this week.")  # fmt: skip
+    ], "mart_latency", empty="The log has no times this week.",
+        note="Counts requests that the gateway's cache did not answer. Logged quantiles are of the answered ones whose "
+        "log has this time (Timed); modelled ones are of the week's most demanding window on today's fleet. p95, "
+        "failures as misses: – where over 5 % are misses, or under nine in ten answered requests are timed.",
+    )  # fmt: skip
 
 
 def decisions(marts: Marts) -> Table:
@@ -205,12 +233,33 @@ def decisions(marts: Marts) -> Table:
         Column("low_gpus", "from", whole),
         Column("high_gpus", "to", whole),
         Column("now_gpus", "GPUs now", whole),
+        Column("previous_needed_gpus", "Needed last week", whole),
         Column("binding_demand", "Binds", demand_word, is_text=True),
-        Column("headroom_factor", "Headroom", percent),
+        Column("headroom_factor", "Over the peak", percent),
+        Column("headroom_ratio", "Asked over the peak", percent),
+        Column("is_slo_reachable", "Objective in reach", yes_no, is_text=True),
+        Column("kv_time_change_factor", "KV·time since last week", change),
         Column("now_cost_usd_per_hour", "Cost now", usd_per_hour),
         Column("cost_usd_per_hour", "Cost needed", usd_per_hour),
         Column("provenance", "Label", text, is_text=True),
-    ], "mart_decision", empty="No deployment has traffic this week.")  # fmt: skip
+    ], "mart_decision", empty="No deployment has traffic this week.",
+        note="Over the peak: what today's replicas offer over the peak of what binds, less one; the fleet file asks "
+        "for as much. GPUs needed contain it and the spare replica. From and to: ends of the 90 % interval.",
+    )  # fmt: skip
+
+
+def fleet(marts: Marts) -> Table:
+    """GPUs and cost of all planned deployments together, by GPU type."""
+    frame = rows(marts, "mart_fleet").sort(pl.col("gpu_id") == ALL, "gpu_id")
+    return table("GPUs by type", frame, [
+        Column("gpu_id", "GPU", gpu_word, is_text=True),
+        Column("deployments", "Deployments", whole),
+        Column("now_gpus", "GPUs now", whole),
+        Column("needed_gpus", "GPUs needed", whole),
+        Column("previous_needed_gpus", "Needed last week", whole),
+        Column("now_cost_usd_per_hour", "Cost now", usd_per_hour),
+        Column("cost_usd_per_hour", "Cost needed", usd_per_hour),
+    ], "mart_fleet", note="Sums over deployments; a cost only where each of them has a price.")  # fmt: skip
 
 
 def _all_first(frame: pl.DataFrame) -> pl.DataFrame:

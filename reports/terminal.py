@@ -16,16 +16,19 @@ _CONTROL = dict.fromkeys((*range(32), *range(127, 160), *range(0x202A, 0x202F), 
 def decision_lines(page: Page) -> tuple[str, ...]:
     """Lines: the week, then for each deployment what to do, counts, what binds, and what changed."""
     lines = [f"{page.week} ({page.days}), {page.coverage}"]
+    lines += [part.text for part in page.headline if not part.name]
     width = max((len(verdict.short_name) for verdict in page.verdicts), default=0)
     for verdict in page.verdicts:
         lines += _lines(verdict, width)
+    lines += [page.fleet] if page.fleet else []
     lines += [f"warning: {line}" for line in page.warnings]
     return tuple(line.translate(_CONTROL) for line in lines)
 
 
 def _lines(verdict: Verdict, width: int) -> list[str]:
     interval = f" ({verdict.interval})" if verdict.needed != UNKNOWN else ""
-    count = f"{verdict.needed} GPUs needed{interval}, {verdict.now} now: {verdict.action}"
+    noun = "GPU" if verdict.needed == "1" else "GPUs"
+    count = f"{verdict.needed} {noun} needed{interval}, {verdict.now} now: {verdict.action}"
     return [
         f"{verdict.short_name:<{width}}  {count}",
         *(f"{'':<{width}}  {words}" for _label, words in verdict.reasons),

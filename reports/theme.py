@@ -54,7 +54,11 @@ FONT = "-apple-system, BlinkMacSystemFont, 'Segoe UI', Roboto, 'Noto Sans', 'Lib
 PHASES = ("decode", "prefill", "tool_wait")
 """Phases in the order they are stacked, the steadiest at the bottom."""
 
-PHASE_LABELS: Mapping[str, str] = {"decode": "decode", "prefill": "prefill", "tool_wait": "tool wait"}
+PHASE_LABELS: Mapping[str, str] = {
+    "decode": "decode",
+    "prefill": "prefill",
+    "tool_wait": "tool wait, if pinned",
+}
 
 
 def colour(role: str) -> str:

@@ -8,7 +8,20 @@ from reports.blocks import text
 from reports.charts.decision import decision_chart
 from reports.marts import Marts, only, rows
 from reports.page import Headline, Verdict
-from reports.printed import UNKNOWN, gib, interval, percent, sentence, shortened, usd, usd_per_hour, whole, yes_no
+from reports.printed import (
+    UNKNOWN,
+    change,
+    gib,
+    gpus,
+    interval,
+    percent,
+    sentence,
+    shortened,
+    usd,
+    usd_per_hour,
+    whole,
+    yes_no,
+)
 from reports.words import demand_word
 
 if TYPE_CHECKING:
@@ -16,12 +29,17 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-ADD, RELEASE, KEEP = "add", "release", "keep"
-ROLES = {ADD: "add", RELEASE: "release", KEEP: "need"}
+ADD, UNMET, RELEASE, KEEP, IDLE = "add", "unmet", "release", "keep", "idle"
+KINDS = (ADD, UNMET, RELEASE, KEEP, IDLE)
+"""What a deployment should do, the most urgent first."""
+ROLES = {ADD: "add", UNMET: "add", RELEASE: "release", KEEP: "need", IDLE: "need"}
 MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
 NO_TRAFFIC = "no traffic this week"
+NOTHING = "No deployment has traffic this week: there is nothing to decide."
+LEAST_UNSERVED_RATIO = 0.01
+"""Share of requests without a deployment from which the headline speaks of it; the warnings always do."""
 
 
 def verdicts(marts: Marts) -> tuple[Verdict, ...]:
@@ -37,17 +55,27 @@ def verdicts(marts: Marts) -> tuple[Verdict, ...]:
     )
 
 
-def headline(found: Sequence[Verdict]) -> tuple[Headline, ...]:
-    """The decision in one line: what each deployment should do, the urgent ones only where there are many."""
-    if not found:
-        return (Headline("No deployment has traffic this week: there is nothing to decide."),)
-    named = found if len(found) <= MOST_NAMED else [v for v in found if v.kind == ADD][:MOST_NAMED]
-    parts = tuple(
-        Headline(f"{verdict.action}.", shortened(verdict.name, NAME_LENGTH), verdict.kind) for verdict in named
+def headline(marts: Marts, found: Sequence[Verdict]) -> tuple[Headline, ...]:
+    """The decision in one line: requests nobody serves, then what each deployment should do, the urgent ones first."""
+    ratio = only(marts, "mart_coverage")["unserved_ratio"] or 0.0
+    unserved = f"{percent(ratio)} of the requests are served by no deployment."
+    first = (Headline(unserved, kind=ADD),) if ratio >= LEAST_UNSERVED_RATIO else ()
+    if all(verdict.kind == IDLE for verdict in found):
+        unusable = [verdict for verdict in found if verdict.action != NO_TRAFFIC]
+        return first + (_named(unusable) or (Headline(NOTHING),))
+    urgent = [verdict for verdict in found if verdict.kind in (ADD, UNMET)]
+    if len(found) <= MOST_NAMED:
+        return first + _named(found)
+    if not urgent:
+        return (*first, Headline("No deployment needs more GPUs."))
+    return (*first, *_named(urgent), Headline("The others are below."))
+
+
+def _named(found: Sequence[Verdict]) -> tuple[Headline, ...]:
+    return tuple(
+        Headline(f"{verdict.action}.", shortened(verdict.name, NAME_LENGTH), verdict.kind)
+        for verdict in found[:MOST_NAMED]
     )
-    if not parts:
-        return (Headline("No deployment needs more GPUs."),)
-    return parts if len(named) == len(found) else (*parts, Headline("The others are below."))
 
 
 def _without_traffic(marts: Marts, frame: pl.DataFrame) -> list[dict[str, Any]]:
@@ -60,18 +88,17 @@ def _without_traffic(marts: Marts, frame: pl.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _urgency(decision: Mapping[str, Any]) -> tuple[bool, int, int, str]:
-    """Order of verdicts: with traffic first, then what lacks most GPUs, what could release most, what may stay."""
+def _urgency(decision: Mapping[str, Any]) -> tuple[int, int, str]:
+    """Order of verdicts: what lacks most GPUs, what cannot keep its promise, what could release most, the rest."""
     short = int(decision["short_gpus"] or 0)
-    kinds = (ADD, RELEASE, KEEP)
-    known = decision["needed_gpus"] is None
-    return known, kinds.index(_kind(decision["action_text"])), -abs(short), str(decision["deployment_id"])
+    return KINDS.index(_kind(decision["action_text"])), -abs(short), str(decision["deployment_id"])
 
 
 def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gpus: int, number: int) -> Verdict:
     kind = _kind(decision["action_text"])
     name = str(decision["deployment_id"])
     has_counts = decision["now_gpus"] is not None
+    before = decision["previous_needed_gpus"]
     return Verdict(
         name=name,
         short_name=shortened(name, NAME_LENGTH),
@@ -79,17 +106,20 @@ def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gp
         kind=kind,
         action=text(decision["action_text"]),
         needed=whole(decision["needed_gpus"]),
-        interval="" if decision["needed_gpus"] is None else interval(decision["low_gpus"], decision["high_gpus"]),
+        interval=_ends(decision),
+        before="" if before is None else f"{whole(before)} last week",
         now=whole(decision["now_gpus"]),
-        facts=_facts(decision),
+        facts=_facts(decision) if kind != IDLE else (),
         reasons=_reasons(decision),
         chart=decision_chart(decision, most_gpus, f"decision-{number}", ROLES[kind]) if has_counts else None,
     )
 
 
 def _kind(action: str | None) -> str:
+    """Which of KINDS an action's text is."""
     words = (action or "").lower()
-    return ADD if words.startswith("add") else RELEASE if "release" in words else KEEP
+    starts = {"add": ADD, "no number": UNMET, "could release": RELEASE, "no traffic": IDLE, "no usable": IDLE}
+    return next((kind for start, kind in starts.items() if words.startswith(start)), KEEP)
 
 
 def _what(deployment: Mapping[str, Any]) -> tuple[str, ...]:
@@ -100,25 +130,42 @@ def _what(deployment: Mapping[str, Any]) -> tuple[str, ...]:
     return shortened(model), f"{whole(deployment['gpus_per_replica_gpus'])} × {deployment['gpu_id']} a replica"
 
 
+def _ends(decision: Mapping[str, Any]) -> str:
+    if decision["needed_gpus"] is None:
+        return ""
+    ends = interval(decision["low_gpus"], decision["high_gpus"])
+    return ends if decision["is_slo_reachable"] is not False else f"{ends}, for KV and compute alone"
+
+
 def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     left = f"{percent(decision['headroom_factor'])} (asked {percent(decision['headroom_ratio'])})"
     cost = f"{usd_per_hour(decision['now_cost_usd_per_hour'])} → {usd_per_hour(decision['cost_usd_per_hour'])}"
     peak = f"{gib(decision['residency_peak_bytes'])} of {gib(decision['now_capacity_bytes'])}"
+    lost = {"yes": "holds", "no": "does not hold"}.get(yes_no(decision["is_one_lost_ok"]), UNKNOWN)
     facts = (
         ("Binds", demand_word(decision["binding_demand"])),
-        ("Headroom", left),
+        ("Over the peak", left if decision["binding_demand"] != "latency" else UNKNOWN),
         ("KV at peak", peak),
         ("Cost", cost if decision["cost_usd_per_hour"] is not None else "no price for this GPU"),
-        ("Per M output", usd(decision["output_cost_usd_per_million_tokens"])),
-        ("One replica lost", {"yes": "holds", "no": "does not hold"}.get(yes_no(decision["is_one_lost_ok"]), UNKNOWN)),
+        ("Output tokens", f"{usd(decision['output_cost_usd_per_million_tokens'])} a million"),
+        ("One replica lost", lost),
     )
-    return tuple(fact for fact in facts if UNKNOWN not in fact[1]) if decision["needed_gpus"] is not None else ()
+    return tuple(fact for fact in facts if UNKNOWN not in fact[1])
 
 
 def _reasons(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     reasons = (
         ("Why", decision["binding_text"]),
-        ("Changed", decision["change_text"]),
+        ("Objective", decision["slo_floor_text"]),
+        ("Changed", _changed(decision)),
         ("How sure", decision["confidence_text"]),
     )
     return tuple((label, sentence(str(words))) for label, words in reasons if words)
+
+
+def _changed(decision: Mapping[str, Any]) -> str | None:
+    """Last week's GPUs and the change of KV·time before the largest mover; that alone where there is no week before."""
+    before, held = decision["previous_needed_gpus"], decision["kv_time_change_factor"]
+    counts = "" if before is None else f"{whole(before)} → {gpus(decision['needed_gpus'])} needed"
+    moved = "" if held is None else f"KV·time {change(held)}"
+    return "; ".join(words for words in (counts, moved, decision["change_text"]) if words) or None

@@ -5,19 +5,27 @@ from __future__ import annotations
 from reports.blocks import text
 from reports.marts import ALL
 from reports.printed import shortened
+from reports.theme import PHASE_LABELS
 
 FILE_LENGTH = 80
 NOBODY = "(none)"
+LABELS = (
+    "measured: counted in the logs; calibrated: computed with step times fitted to measurements of this deployment; "
+    "modelled: computed from logged lengths and arrivals; assumed: rests on a figure nobody measured here "
+    "(data sheet, default). A result has the weakest label of what it is made from."
+)
+"""What the words for trust mean, for readers who meet them for the first time."""
 
 
 def demand_word(demand: str | None) -> str:
     """A demand in words: "KV memory", "compute" or "latency"."""
-    return {"kv": "KV memory", "compute": "compute", "latency": "latency"}.get(demand or "", text(demand))
+    words = {"kv": "KV memory", "compute": "compute", "latency": "latency", "none": "nothing"}
+    return words.get(demand or "", text(demand))
 
 
 def phase_word(phase: str | None) -> str:
     """A phase in words."""
-    return {"tool_wait": "tool wait", ALL: "all"}.get(phase or "", text(phase))
+    return {"tool_wait": PHASE_LABELS["tool_wait"], ALL: "all held"}.get(phase or "", text(phase))
 
 
 def gap_word(kind: str | None) -> str:
@@ -33,6 +41,11 @@ def measure_word(measure: str | None) -> str:
 def about_word(deployment_id: str | None) -> str:
     """A deployment's name, or "whole fleet"."""
     return "whole fleet" if deployment_id in (ALL, None) else shortened(str(deployment_id))
+
+
+def gpu_word(gpu_id: str | None) -> str:
+    """A GPU's name in the catalog, or "all"."""
+    return "all" if gpu_id == ALL else text(gpu_id)
 
 
 def deployment_word(deployment_id: str | None) -> str:

@@ -75,7 +75,7 @@ def decision(deployment_id: str, needed: int, now: int, action: str, **more: Any
         "low_gpus": needed - 2, "high_gpus": needed + 4, "short_gpus": needed - now, "envelope_gpus": needed - 5,
         "now_replicas": now // 2, "needed_replicas": needed // 2, "kv_replicas": needed / 2 - 1.3,
         "compute_replicas": needed / 4, "latency_replicas": needed / 3, "binding_demand": "kv",
-        "utilization_factor": needed / now * 1.1, "headroom_factor": 1 - needed / now * 1.1, "headroom_ratio": 0.3,
+        "utilization_factor": needed / now * 1.1, "headroom_factor": now / needed / 1.1 - 1, "headroom_ratio": 0.3,
         "is_one_lost_ok": needed <= now, "is_censored": False, "residency_peak_bytes": 401.25 * GIB,
         "residency_peak_observed_bytes": 388.5 * GIB, "residency_max_bytes": 431.5 * GIB,
         "kv_capacity_bytes": 47 * GIB, "now_capacity_bytes": 47 * GIB * (now // 2), "planned_batch_requests": 96,
@@ -87,7 +87,8 @@ def decision(deployment_id: str, needed: int, now: int, action: str, **more: Any
         "previous_needed_gpus": needed - 4, "gpus_change_gpus": 4, "requests_change_factor": 0.12,
         "prompt_change_factor": 0.184, "output_change_factor": -0.021, "kv_time_change_factor": 0.314,
         "action_text": action,
-        "binding_text": "KV memory binds: the peak at SLO pace with 30 % headroom takes 9.7 replicas, compute 5.5.",
+        "is_slo_reachable": True, "usable_requests": 209_001,
+        "binding_text": "9 replicas for KV memory (peak 412 GiB × 1.3 ÷ 69.4 GiB a replica = 7.72) + 1 spare",
         "change_text": "KV·time +31 %, mainly longer prompts (+18 %); requests +12 %.",
         "confidence_text": "Modelled on logged times; memory figures assumed; interval from 7 whole days.",
         "envelope_reason": "The envelope counts requests, not the KV they hold.", "provenance": "modelled",
@@ -117,7 +118,8 @@ def _full_week(windows: int, seed: int = 7) -> dict[str, pl.DataFrame]:
     tables["mart_coverage"] = frame("mart_coverage", [{
         "previous_week": BEFORE, "covered_from_at": MONDAY, "covered_to_at": MONDAY + timedelta(days=7),
         "covered_s": 604_800.0, "covered_ratio": 1.0, "requests": 412_332, "attempts_requests": 420_118,
-        "rejected_rows": 31, "files": 21, "coverage_text": "the whole week is covered",
+        "rejected_rows": 31, "files": 21, "unserved_requests": 412, "unserved_ratio": 0.001,
+        "coverage_text": "the whole week is covered",
     }])  # fmt: skip
     tables["mart_residency"] = frame("mart_residency", _residency(names, windows, random_))
     tables["mart_arrival_windows"] = frame("mart_arrival_windows", [
@@ -184,7 +186,7 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
                 "wait_mean_s": 21.5, "wait_p50_s": 3.25, "wait_p90_s": 44.0, "wait_p95_s": 90.0, "wait_p99_s": 610.0,
                 "wait_max_s": 8200.0, "logged_ratio": 0.93, "overlap_requests": 71,
                 "tool_wait_kv_time_byte_s": 5e7 * GIB if kind == "tool" else None,
-                "tool_wait_share_ratio": 0.4 if kind == "tool" else None, "p50_change_factor": 0.02,
+                "tool_wait_kv_time_factor": 0.66 if kind == "tool" else None, "p50_change_factor": 0.02,
             })  # fmt: skip
             wait_bins += [
                 {"deployment_id": name, "kind": kind, "bin_low_s": float(2**n // 2), "bin_high_s": 2.0**n,
@@ -240,6 +242,17 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
             for name in names
         ],
     }  # fmt: skip
+    made["mart_fleet"] = [
+        {"gpu_id": gpu_id, "deployments": 3, "now_gpus": 40, "needed_gpus": 42, "short_gpus": 2,
+         "previous_needed_gpus": 30}
+        for gpu_id in ("H100-SXM-80GB", "(all)")
+    ]  # fmt: skip
+    made["mart_counts"] = [
+        {"deployment_id": name, "requests": 212_004, "cache_requests": 500, "turned_away_requests": 300,
+         "backend_requests": 211_204, "attempts_requests": 214_012, "usable_requests": 214_000,
+         "unknown_requests": 12, "failed_requests": 1811}
+        for name in [*names, "(all)"]
+    ]  # fmt: skip
     return {name: frame(name, rows) for name, rows in made.items()}
 
 
@@ -262,9 +275,11 @@ def _sources() -> dict[str, pl.DataFrame]:
              "provenance": "assumed", "source_text": "catalog"},
         ]),
         "mart_warnings": frame("mart_warnings", [
-            {"deployment_id": "(all)", "code": "stamps_in_steps",
+            {"deployment_id": "(all)", "code": "stamps_in_steps", "severity": "warning",
              "text": "Arrival stamps are in 3 s steps: burstiness below that is not to be trusted."},
-            {"deployment_id": HOSTILE, "code": "no_interval", "text": "No price for this GPU: cost is not given."},
+            {"deployment_id": HOSTILE, "code": "no_interval", "severity": "warning",
+             "text": "No price for this GPU: cost is not given."},
+            {"deployment_id": "chat", "code": "few_requests", "severity": "note", "text": "The fullest was judged."},
         ]),
     }  # fmt: skip
 

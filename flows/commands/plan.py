@@ -28,7 +28,7 @@ def plan(
         from flows.report import report
 
         chosen = plan_published(place, loaded, load_catalog(place), week, progress)
-        reported = report(place, chosen)
+        reported = report(place, chosen, loaded.path)
     if json:
         print_json(reported.summary)
         return

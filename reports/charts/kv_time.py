@@ -62,7 +62,10 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
     )
     more = f"The {MOST_BARS} largest of {totals.height}. " if totals.height > MOST_BARS else ""
     if (data["phase"] == PHASE_LABELS["tool_wait"]).any():
-        more += "Tool wait: what holding the context through the waits takes; the engine keeps it until it is evicted."
+        more += (
+            "Tool wait, if pinned: modelled, what contexts would hold if the engine kept them through the waits; "
+            "no part of the KV·time held."
+        )
     return Chart(
         chart_id=chart_id,
         title=title,

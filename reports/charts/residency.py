@@ -11,7 +11,7 @@ import polars as pl
 from reports.blocks import Chart
 from reports.charts.grammar import amount_axis, base, is_long, layered, reading, spec, time_axis
 from reports.marts import ALL, Marts, only, rows
-from reports.printed import gib, gib_column
+from reports.printed import gib, gib_column, whole
 from reports.theme import PHASE_LABELS, PHASES, colour
 
 OBSERVED, PROMISED = "observed", "slo"
@@ -46,7 +46,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         return None
     pace = OBSERVED if frame["pace"].is_in([OBSERVED]).any() else PROMISED
     drawn = frame.filter(pl.col("pace") == pace, pl.col("residency_mean_bytes") > 0)
-    labels = drawn["provenance"].drop_nulls().unique()
+    labels = drawn.filter(pl.col("phase").is_in(HOLDING))["provenance"].drop_nulls().unique()
     data = _wide(frame, pace)
     lines = tuple(name for name in LINES if (data[name] > 0).any())
     decision = only(marts, "mart_decision", deployment_id=deployment_id)
@@ -54,7 +54,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     return Chart(
         chart_id=chart_id,
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
-        note=_note(pace, set(labels), lines),
+        note=_note(pace, _times(marts, deployment_id, set(labels)), lines),
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
         f"largest one-second mean {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(labels))}",
@@ -69,14 +69,29 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
     )  # fmt: skip
 
 
-def _note(pace: str, labels: set[str], lines: tuple[str, ...]) -> str:
-    if pace == PROMISED:
-        how = "at the promised pace, for the log has no times"
-    else:
-        how = "as logged" if "measured" in labels else "with modelled times, for the log has none"
-        how += ", modelled where the log has no times" if {"measured", "modelled"} <= labels else ""
-    pinned = " Tool waits hold KV only where it is pinned: they are drawn apart." if "pinned" in lines else ""
-    return f"Means of five minutes by phase, {how}.{pinned}"
+def _note(pace: str, times: str, lines: tuple[str, ...]) -> str:
+    how = times if pace != PROMISED else "at the promised pace, for the log has no times"
+    promised = " At SLO pace: modelled, if each answer came just as fast as promised." if "promised" in lines else ""
+    pinned = " Tool waits, if pinned: modelled, what would be held on top." if "pinned" in lines else ""
+    return f"Means of five minutes by phase, {how}.{promised}{pinned}"
+
+
+def _times(marts: Marts, deployment_id: str, labels: set[str]) -> str:
+    """Where the times of the requests are from: the log, the model, or how many from each."""
+    if labels <= {"measured"}:
+        return "times as logged"
+    logged = {
+        words: only(marts, "mart_latency", deployment_id=deployment_id, measure=measure, source="logged")
+        for measure, words in (("ttft", "the first token"), ("e2e", "the end"))
+    }
+    counted = [
+        f"to {words} of {whole(row['timed_requests'])} of {whole(row['requests'])} requests"
+        for words, row in logged.items()
+        if row["timed_requests"]
+    ]
+    if not counted:
+        return "with modelled times, for the log has none"
+    return f"times as logged where they are ({', '.join(counted)}), else modelled"
 
 
 def _wide(frame: pl.DataFrame, pace: str) -> pl.DataFrame:

@@ -1,37 +1,55 @@
--- One row per week and deployment with a plan: what binds, and how far to trust the count, in words.
+-- One row per week and deployment with a plan: the demand that binds, and how the count of GPUs comes about, in words.
 -- grain: week, deployment_id
+with printed as (
+    select
+        *,
+        needed_replicas - replicas_replicas as spare_replicas,
+        list_transform(
+            [residency_peak_bytes / 1073741824, kv_capacity_bytes / 1073741824, compute_gpu_s_per_s, demand_replicas],
+            lambda x: case when x >= 1000 then format('{:,.0f}', x) else format('{:.3g}', x) end
+        ) as figures
+    from plan_replicas
+    where scenario_id = 'today' and is_binding
+),
+
+worded as (
+    select
+        plan.*,
+        case plan.demand
+            when 'kv'
+                then
+                    format(
+                        'KV memory (peak {} GiB × {:g} ÷ {} GiB a replica = {})',
+                        plan.figures[1], 1 + plan.headroom_ratio, plan.figures[2], plan.figures[4]
+                    )
+            when 'compute'
+                then
+                    format(
+                        'compute ({} GPUs busy at the peak × {:g} ÷ {} a replica = {})',
+                        plan.figures[3], 1 + plan.headroom_ratio, deployments.gpus_per_replica_gpus, plan.figures[4]
+                    )
+            else format(
+                'latency (p95 of {:g} s to the first token and {:g} ms a token)',
+                deployments.slo_ttft_p95_s, 1000 * deployments.slo_tpot_p95_s
+            )
+        end as demand_text,
+        plan.needed_gpus > plan.needed_replicas * deployments.gpus_per_replica_gpus as is_whole_node
+    from printed as plan
+    left join dim_deployments as deployments on plan.deployment_id = deployments.deployment_id
+)
+
 select
-    plan.week, plan.deployment_id,
-    plan.demand as binding_demand,
-    case plan.demand
-        when 'kv'
-            then
-                format(
-                    'KV binds: {:.1f} GiB at the peak, {:.1f} GiB a replica, {:.1f} replicas with {:.0f} % headroom',
-                    plan.residency_peak_bytes / 1073741824, plan.kv_capacity_bytes / 1073741824,
-                    plan.demand_replicas, 100 * plan.headroom_ratio
-                )
-        when 'compute'
-            then
-                format(
-                    'compute binds: {:.1f} GPUs busy at the peak, {:.1f} replicas with {:.0f} % headroom',
-                    plan.compute_gpu_s_per_s, plan.demand_replicas, 100 * plan.headroom_ratio
-                )
-        else format(
-            'the latency objective binds: {:.1f} replicas for a p95 of {:g} s to the first token and {:g} ms per token',
-            plan.demand_replicas, dim_deployments.slo_ttft_p95_s, 1000 * dim_deployments.slo_tpot_p95_s
-        )
-    end as binding_text,
+    week, deployment_id, demand as binding_demand,
     case
-        when plan.low_gpus is not null then format('{} to {} GPUs at 90 %', plan.low_gpus, plan.high_gpus)
-        when mart_coverage.covered_s < 432000
-            then format('no interval ({}, 5 days are needed)', mart_coverage.coverage_text)
-        else 'no interval'
-    end
-    || ', ' || plan.provenance
-    || case when plan.is_censored then ', censored by today''s fleet' else '' end as confidence_text
-from plan_replicas as plan
-left join dim_deployments on plan.deployment_id = dim_deployments.deployment_id
-left join mart_coverage on plan.week = mart_coverage.week
-where plan.scenario_id = 'today' and plan.is_binding
-order by plan.week, plan.deployment_id
+        when replicas_replicas > 0
+            then
+                regexp_replace(
+                    format('{} replicas for {}', replicas_replicas, demand_text)
+                    || if(spare_replicas > 0, format(' + {} spare = {} replicas', spare_replicas, needed_replicas), '')
+                    || format(' = {} GPUs', needed_gpus) || if(is_whole_node, ' in whole nodes', ''),
+                    '(^|[^0-9.,])1 (replica|GPU)s', '\11 \2', 'g'
+                )
+        else 'nothing to size by: what runs today is kept'
+    end as binding_text
+from worded
+order by week, deployment_id

@@ -2,9 +2,7 @@
 -- grain: week, deployment_id, code
 with unserved as (
     select
-        week,
-        sum(requests) as requests,
-        count(*) as models,
+        week, sum(requests) as requests, count(*) as models,
         array_to_string(list(model order by requests desc, model asc)[:3], ', ') as named
     from dist_served_models
     where deployment_id = '(none)'
@@ -36,22 +34,15 @@ from origins
 where assumed_rows > 0
 union all
 select
-    week, '(all)' as deployment_id, 'unserved_models' as code,
-    format('{:,} requests of {:,} models that no deployment serves: {}', requests, models, named) as text
-from unserved
-union all
-select
-    week, deployment_id, 'unknown_lengths' as code,
-    string_agg(
-        format('{:,} of {:,} requests have no {} length', unknown_requests, requests + unknown_requests, measure), ', '
-        order by measure desc
+    unserved.week, '(all)' as deployment_id, 'unserved_models' as code,
+    format(
+        '{:,} of {:,} requests ask for {:,} models that no deployment serves: {}',
+        unserved.requests, coverage.requests, unserved.models, unserved.named
     ) as text
-from mart_lengths
-where unknown_requests > 0 and model = '(all)' and deployment_id <> '(all)'
-group by week, deployment_id
+from unserved inner join mart_coverage as coverage on unserved.week = coverage.week
 union all
 select
-    week, '(all)' as deployment_id, 'rejected_rows' as code,
+    week, '(all)' as deployment_id, if(rejected_rows < 0.01 * requests, 'few_rejected_rows', 'rejected_rows') as code,
     format('{:,} records were rejected, {:,} requests were loaded', rejected_rows, requests) as text
 from dist_coverage
 where rejected_rows > 0

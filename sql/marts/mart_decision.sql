@@ -16,7 +16,8 @@ select
     plan.now_gpus, plan.needed_gpus, plan.low_gpus, plan.high_gpus, plan.needed_gpus - plan.now_gpus as short_gpus,
     plan.horizon_gpus, plan.envelope_gpus, plan.now_replicas, plan.needed_replicas,
     demands.kv_replicas, demands.compute_replicas, demands.latency_replicas,
-    plan.demand as binding_demand, plan.utilization_factor, 1 - plan.utilization_factor as headroom_factor,
+    plan.demand as binding_demand, plan.utilization_factor,
+    1 / nullif(plan.utilization_factor, 0) - 1 as headroom_factor,
     plan.headroom_ratio, plan.is_one_lost_ok, plan.is_censored,
     plan.residency_peak_bytes, plan.residency_peak_observed_bytes, plan.residency_max_bytes,
     plan.kv_capacity_bytes, plan.kv_capacity_bytes * plan.now_replicas as now_capacity_bytes,
@@ -28,20 +29,13 @@ select
     now.previous_week, earlier.needed_gpus as previous_needed_gpus,
     plan.needed_gpus - earlier.needed_gpus as gpus_change_gpus,
     now.requests_change_factor, now.prompt_change_factor, now.output_change_factor, now.kv_time_change_factor,
-    replace(
-        case
-            when plan.needed_gpus > plan.now_gpus then format('add {} GPUs', plan.needed_gpus - plan.now_gpus)
-            when plan.high_gpus is not null and greatest(plan.needed_gpus, plan.high_gpus) < plan.now_gpus
-                then format('could release {} GPUs', plan.now_gpus - greatest(plan.needed_gpus, plan.high_gpus))
-            else 'keep'
-        end,
-        ' 1 GPUs', ' 1 GPU'
-    ) as action_text,
-    mart_binding.binding_text, now.change_text, mart_binding.confidence_text,
+    action.action_text, action.is_slo_reachable, action.is_slo_assumed, action.slo_floor_text, action.usable_requests,
+    mart_binding.binding_text, now.change_text, action.confidence_text,
     plan.envelope_reason, plan.provenance
 from plan_replicas as plan
 inner join demands on plan.week = demands.week and plan.deployment_id = demands.deployment_id
 left join mart_binding on plan.week = mart_binding.week and plan.deployment_id = mart_binding.deployment_id
+left join mart_action as action on plan.week = action.week and plan.deployment_id = action.deployment_id
 left join mart_changes as now on plan.week = now.week and plan.deployment_id = now.deployment_id
 left join plan_replicas as earlier
     on

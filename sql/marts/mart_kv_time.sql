@@ -3,7 +3,8 @@
 -- What tool waits would hold if contexts were pinned stands beside the phases and is no part of their sum.
 with parts as (
     select
-        week, deployment_id, coalesce(tenant, '(none)') as tenant, provenance,
+        week, deployment_id, coalesce(tenant, '(none)') as tenant,
+        if(phase = 'tool_wait' and provenance = 'measured', 'modelled', provenance) as provenance,
         phase = 'prefill' as is_prefill,
         unnest(case when phase = 'tool_wait' then [phase] else [phase, '(all)'] end) as phase,
         attempts_requests, unknown_requests,

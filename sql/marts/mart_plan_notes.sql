@@ -1,6 +1,6 @@
--- One row per week, deployment and demand whose count needs a word: what could not be met or was left out.
+-- One row per week, deployment and thing to know of its plan: what it left out, assumed or could not meet, with counts.
 -- grain: week, deployment_id, code
-select week, deployment_id, 'plan_' || demand as code, note as text
-from plan_replicas
-where scenario_id = 'today' and note is not null
+select week, deployment_id, code, affected_requests, affected_ratio, text
+from plan_notes
+where scenario_id = 'today'
 order by week, deployment_id, code

@@ -1,42 +1,43 @@
 -- One row per week, deployment and thing about its plan that the reader must know.
 -- grain: week, deployment_id, code
 with binding as (
-    select * from plan_replicas where scenario_id = 'today' and is_binding
+    select
+        plan.*,
+        coalesce(deployments.memory_provenance = 'assumed', false) as is_memory_assumed
+    from plan_replicas as plan
+    left join dim_deployments as deployments on plan.deployment_id = deployments.deployment_id
+    where plan.scenario_id = 'today' and plan.is_binding
+),
+
+answered as (
+    select *, requests - failed_requests as answered_requests from dist_latency
+    where deployment_id not in ('(all)', '(none)')
 ),
 
 pools as (
-    select
-        week, deployment_id,
-        count(*) filter (where residency_mean_bytes > capacity_bytes) as windows,
-        max(residency_mean_bytes / capacity_bytes) as worst_factor
+    select week, deployment_id, count(*) as windows, max(residency_mean_bytes / capacity_bytes) as worst_factor
     from mart_residency
-    where pace = 'observed' and phase = '(all)'
+    where pace = 'observed' and phase = '(all)' and residency_mean_bytes > capacity_bytes
     group by week, deployment_id
 )
 
 select
-    week, deployment_id, 'times_modelled' as code,
-    case
-        when timed_requests = 0 then 'the log has no times: residency and KV·time are modelled'
-        else format(
-            'of {:,} answered requests {:,} have no times: theirs are modelled',
-            requests - failed_requests, requests - failed_requests - timed_requests
-        )
-    end as text
-from dist_latency
-where timed_requests < requests - failed_requests and deployment_id not in ('(all)', '(none)')
+    week, deployment_id, if(timed_requests = 0, 'times_modelled', 'some_times_modelled') as code,
+    if(timed_requests = 0, 'the log has no times: residency and KV·time are modelled', format(
+        'of {:,} answered requests {:,} have no time to the first token and {:,} no response time: modelled',
+        answered_requests, answered_requests - ttft_timed_requests, answered_requests - e2e_timed_requests
+    )) as text
+from answered where least(ttft_timed_requests, e2e_timed_requests) < answered_requests
 union all
 select
     week, deployment_id, 'no_interval' as code,
     'the GPU count has no interval: fewer than 5 days are covered or none was computed' as text
-from binding
-where low_gpus is null
+from binding where low_gpus is null
 union all
 select
     week, deployment_id, 'censored' as code,
     'today''s fleet limits what the log can show: observed residency may not set the count' as text
-from binding
-where is_censored
+from binding where is_censored
 union all
 select
     week, deployment_id, 'residency_above_pool' as code,
@@ -45,16 +46,13 @@ select
         windows, worst_factor
     ) as text
 from pools
-where windows > 0
 union all
 select
-    binding.week, binding.deployment_id, 'memory_assumed' as code,
-    'KV capacity rests on assumed memory figures: give kv_cache_memory_bytes to replace them' as text
-from binding
-inner join dim_deployments on binding.deployment_id = dim_deployments.deployment_id
-where dim_deployments.memory_provenance = 'assumed'
+    week, deployment_id,
+    case when demand = 'kv' then 'memory_assumed' else 'memory_assumed_not_binding' end as code,
+    'KV capacity rests on assumed memory figures: give kv_cache_memory_bytes (fleet file, [deployments.engine])' as text
+from binding where is_memory_assumed
 union all
 select week, '(all)' as deployment_id, 'no_plan' as code, 'this week has no plan yet: run kvledger plan' as text
-from mart_coverage
-where not exists (select 1 from binding where binding.week = mart_coverage.week)
+from mart_coverage where not exists (select 1 from binding where binding.week = mart_coverage.week)
 order by week, deployment_id, code

@@ -3,12 +3,13 @@
 with phases as (
     select
         week, deployment_id, pace, phase, window_started_at,
-        residency_mean_bytes, residency_max_bytes, block_mean_bytes, resident_mean_requests, capacity_bytes, provenance
+        residency_mean_bytes, residency_max_bytes, block_mean_bytes, resident_mean_requests, capacity_bytes,
+        if(phase = 'tool_wait' and provenance = 'measured', 'modelled', provenance) as provenance
     from plan_residency
     where scenario_id = 'today'
 ),
 
--- Tool waits hold KV only under a policy that pins it: they are shown, but no part of what stands against capacity.
+-- Tool waits hold KV only under a policy that pins it: they are shown as modelled, and stand not against capacity.
 sums as (
     select
         week, deployment_id, pace, '(all)' as phase, window_started_at,
@@ -17,7 +18,7 @@ sums as (
         sum(block_mean_bytes order by phase) as block_mean_bytes,
         sum(resident_mean_requests order by phase) as resident_mean_requests,
         max(capacity_bytes) as capacity_bytes,
-        max(provenance) as provenance
+        arg_max(provenance, list_position(['measured', 'calibrated', 'modelled', 'assumed'], provenance)) as provenance
     from phases
     where phase <> 'tool_wait'
     group by week, deployment_id, pace, window_started_at

@@ -20,7 +20,7 @@ def test_the_decision_fits_a_screen() -> None:
     assert first_chapter <= SCREEN_LINES
     top = "\n".join(lines[:first_chapter])
     assert "coding-agent: add 6 GPUs." in lines[0]
-    assert "| coding-agent | add 6 GPUs | 22 | 20 | 26 | 16 | KV memory |" in top
+    assert "| coding-agent | add 6 GPUs | 22 | 20 | 26 | 16 | 18 | KV memory |" in top
     assert "**Warnings**" in top
 
 

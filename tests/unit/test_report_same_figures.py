@@ -36,6 +36,10 @@ FIGURES = [
     ("mart_latency", "latency_all_p95_s", printed.seconds),
     ("mart_sessions", "prompt_max_p50_tokens", printed.whole),
     ("mart_data_quality", "loaded_rows", printed.whole),
+    ("mart_decision", "previous_needed_gpus", printed.whole),
+    ("mart_decision", "kv_time_change_factor", printed.change),
+    ("mart_fleet", "needed_gpus", printed.whole),
+    ("mart_counts", "usable_requests", printed.whole),
     ("mart_data_quality", "unknown_session_ratio", printed.percent),
 ]
 
@@ -82,6 +86,8 @@ def test_first_screen_is_the_decision_of_the_json(reviewed: dict[str, Any]) -> N
         assert verdict.now == printed.whole(row["gpus_now"])
         assert verdict.interval == printed.interval(row["gpus_low"], row["gpus_high"])
         assert f"{row['gpus_needed']} GPUs needed ({verdict.interval}), {row['gpus_now']} now" in lines
+        assert verdict.action == row["action"]
+        assert ("Why", printed.sentence(row["why"])) in verdict.reasons
 
 
 def test_charts_hold_the_figures_of_the_marts(reviewed: dict[str, Any]) -> None:

@@ -1,0 +1,142 @@
+"""The first screen says what is true: no promise that cannot be kept, no traffic that is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from report_week import decision, drawing_code, empty_week, frame, full_page, full_week, page_of
+
+from reports.html import html
+from reports.markdown import markdown
+from reports.page import Page
+from reports.printed import NBSP
+from reports.terminal import decision_lines
+
+NEVER = "no number of replicas meets the objective"
+FLOOR = "no number of replicas meets ttft_p95_s = 0.1: on an idle replica TTFT p95 is 2 s"
+
+
+def everywhere(page: Page) -> list[str]:
+    """The top of the HTML, of the Markdown and of the terminal."""
+    top = html(page, drawing_code()).split("<nav", 1)[0].replace(NBSP, " ")
+    return [top, markdown(page).split("\n## ", 1)[0], "\n".join(decision_lines(page))]
+
+
+def week_of(*rows: dict[str, Any], **coverage: Any) -> dict[str, pl.DataFrame]:
+    tables = empty_week()
+    tables["mart_decision"] = frame("mart_decision", rows)
+    tables["mart_coverage"] = frame("mart_coverage", [{"requests": 100, "unserved_ratio": 0.0} | coverage])
+    return tables
+
+
+def test_an_objective_that_cannot_be_met_is_the_decision() -> None:
+    page = page_of(week_of(decision("chat", 4, 4, NEVER, is_slo_reachable=False, slo_floor_text=FLOOR)))
+    assert page.headline[0].text == f"{NEVER}."
+    (verdict,) = page.verdicts
+    assert verdict.kind == "unmet"
+    assert "for KV and compute alone" in verdict.interval
+    for text in everywhere(page):
+        assert text.count(NEVER) >= 1
+        assert "on an idle replica" in text
+        assert "keep" not in text.replace("kept", "").lower().split("</style>")[-1]
+
+
+def test_what_cannot_be_met_stands_before_what_may_stay() -> None:
+    page = page_of(week_of(
+        decision("a", 4, 4, "keep"), decision("b", 2, 4, "could release 2 GPUs"),
+        decision("c", 4, 4, NEVER, is_slo_reachable=False), decision("d", 6, 4, "add 2 GPUs"),
+        decision("e", 1, 4, "no traffic this week"),
+    ))  # fmt: skip
+    assert [verdict.name for verdict in page.verdicts] == ["d", "c", "b", "a", "e"]
+    assert [part.name for part in page.headline] == ["d", "c", ""]
+
+
+def test_a_week_without_usable_traffic_says_so() -> None:
+    page = page_of(week_of(decision("chat", 1, 4, "no usable traffic this week", usable_requests=0)))
+    assert page.verdicts[0].kind == "idle"
+    assert page.verdicts[0].facts == ()
+    for text in everywhere(page):
+        assert "no usable traffic this week" in text
+    page = page_of(week_of(decision("chat", 1, 4, "no traffic this week")))
+    assert "nothing to decide" in page.headline[0].text
+
+
+@pytest.mark.parametrize(("ratio", "words"), [(1.0, "100 %"), (0.123, "12 %")])
+def test_requests_that_nobody_serves_stand_first(ratio: float, words: str) -> None:
+    idle = decision("chat", 1, 4, "no traffic this week")
+    page = page_of(week_of(idle, unserved_ratio=ratio))
+    said = f"{words} of the requests are served by no deployment."
+    assert page.headline[0].text.replace(NBSP, " ") == said
+    for text in everywhere(page):
+        assert said in text.replace(NBSP, " ")
+
+
+def test_a_handful_of_unserved_requests_is_no_headline() -> None:
+    page = page_of(week_of(decision("chat", 4, 4, "keep"), unserved_ratio=0.001))
+    assert [part.text for part in page.headline] == ["keep."]
+
+
+def test_last_weeks_gpus_and_kv_time_stand_beside_this_weeks() -> None:
+    verdict = full_page().verdicts[0]
+    assert verdict.before == "18 last week"
+    changed = dict(verdict.reasons)["Changed"].replace(NBSP, " ")
+    assert changed.startswith("18 → 22 GPUs needed; KV·time +31 %; ")
+
+
+def test_headroom_is_on_the_scale_of_what_was_asked() -> None:
+    page = page_of(week_of(decision("chat", 4, 4, "keep", headroom_factor=0.23, binding_demand="kv")))
+    assert dict(page.verdicts[0].facts)["Over the peak"].replace(NBSP, " ") == "23 % (asked 30 %)"
+    page = page_of(week_of(decision("chat", 4, 4, "keep", binding_demand="latency")))
+    assert "Over the peak" not in dict(page.verdicts[0].facts)
+
+
+def test_notes_stay_off_the_first_screen_and_in_the_tables() -> None:
+    page = full_page()
+    assert not [line for line in page.warnings if "fullest was judged" in line]
+    assert "The fullest was judged." in markdown(page)
+
+
+def test_one_gpu_is_no_plural() -> None:
+    lines = "\n".join(decision_lines(page_of(week_of(decision("chat", 1, 1, "keep", low_gpus=1, high_gpus=1)))))
+    assert "1 GPU needed" in lines
+    assert "1 GPUs" not in lines
+
+
+def test_the_fleet_is_summed_where_there_are_several() -> None:
+    assert full_page().fleet.replace(NBSP, " ") == "All 3 deployments: 40 GPUs now, 42 needed (30 last week)"
+    assert page_of(week_of(decision("chat", 1, 1, "keep"))).fleet == ""
+
+
+def test_labels_are_explained_where_they_are_met() -> None:
+    for text in everywhere(full_page())[:2]:
+        for label in ("measured: ", "calibrated: ", "modelled: ", "assumed: "):
+            assert label in text
+
+
+def test_every_table_that_counts_says_what() -> None:
+    counting = {"Lengths in tokens", "Arrivals by counting window", "Latency", "Gaps inside sessions", "Sessions",
+                "KV·time by deployment and phase", "KV spent on failed attempts", "Records read, by file",
+                "From the requests of the headline to what the plan counts"}  # fmt: skip
+    tables = [table for c in full_page().chapters for s in c.sections for table in s.tables]
+    assert counting <= {table.title for table in tables}
+    for table in tables:
+        if table.title in counting:
+            assert "count" in table.note.lower(), table.title
+
+
+def test_the_residency_caption_says_how_many_times_are_logged() -> None:
+    from reports.charts.residency import residency_chart
+
+    tables = full_week(windows=2)
+    tables["mart_residency"] = tables["mart_residency"].with_columns(provenance=pl.lit("modelled"))
+    timed = pl.when(pl.col("measure") == "ttft").then(3740).otherwise(209_001)
+    tables["mart_latency"] = tables["mart_latency"].with_columns(timed_requests=timed.cast(pl.Int64))
+    chart = residency_chart(tables, "chat", "x")
+    assert chart is not None
+    assert "to the first token of 3,740 of 211,204 requests" in chart.note
+    tables["mart_latency"] = tables["mart_latency"].clear()
+    chart = residency_chart(tables, "chat", "x")
+    assert chart is not None
+    assert "the log has none" in chart.note
