@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.canonical import SCHEMA, SCHEMA_VERSION
+from transforms.plausible import DURATIONS, TOKENS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -25,10 +27,17 @@ WRITERS, QUEUED_GROUPS = 2, 6
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 HEX_LEVEL = 1
 """zstd level of `request_id`: hex digits become smaller and in two thirds of the time (measured: 1.14 to 1.27 MB)."""
-ENTROPIC = ("request_id", "session_id", "record_id", "prefix_block_ids.list.element")
+ENTROPIC = ("session_id", "record_id", "prefix_block_ids.list.element")
 """Columns of mostly distinct values: a dictionary would only be tried and thrown away."""
-RISING = ("arrived_at", "source_position")
-"""Columns that mostly grow from row to row: their differences are small."""
+ENCODINGS = {
+    "request_id": "DELTA_LENGTH_BYTE_ARRAY",
+    **dict.fromkeys(("arrived_at", "source_position", *TOKENS), "DELTA_BINARY_PACKED"),
+    **dict.fromkeys(DURATIONS, "BYTE_STREAM_SPLIT"),
+}
+"""Of columns of mostly distinct values that have a better encoding than plain: a third of the time of a dictionary that
+is tried and thrown away (measured on `azure`: 0.68 to 0.37 us per row for all columns, the file 5 % larger)."""
+STATISTICS = ["arrived_at"]
+"""The one column whose least and greatest value in a row group is looked at; the others took a sixth of the time."""
 METADATA = {"kvledger_schema": str(SCHEMA_VERSION)}
 
 
@@ -99,7 +108,7 @@ class _File:
         table = _requests_table(pl.concat(held, how="diagonal"))
         if self.writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.writer = pq.ParquetWriter(self.path, table.schema, **_options(table.schema.names))
+            self.writer = pq.ParquetWriter(self.path, table.schema, **_options(table.schema.names, ENCODINGS))
         self.writer.write_table(table, row_group_size=len(table))
         if is_last:
             self.close()
@@ -164,16 +173,17 @@ def write_table(rows: pl.DataFrame, path: Path) -> None:
     """Write a small table (rejects, manifest) as one row group."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    with pq.ParquetWriter(path, table.schema, **_options(table.schema.names)) as writer:
+    with pq.ParquetWriter(path, table.schema, **_options(table.schema.names, {})) as writer:
         writer.write_table(table, row_group_size=max(len(table), 1))
         writer.add_key_value_metadata(METADATA)
 
 
-def _options(names: list[str]) -> dict[str, Any]:
+def _options(names: list[str], encodings: Mapping[str, str]) -> dict[str, Any]:
     return {
         "compression": COMPRESSION,
         "compression_level": {n: HEX_LEVEL if n == "request_id" else COMPRESSION_LEVEL for n in names},
-        "use_dictionary": [name for name in names if name not in (*ENTROPIC, *RISING)],
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in RISING if name in names},
+        "use_dictionary": [name for name in names if name not in ENTROPIC and name not in encodings],
+        "column_encoding": dict(encodings),
+        "write_statistics": STATISTICS,
         "store_schema": False,
     }

@@ -33,7 +33,10 @@ def content_ids(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA)
 
     Equal content gives an equal hash, whatever batch it came in, on any machine and with any version. `given` names
     the columns that may hold anything but NULL and defaults. Texts enter by their sha256, numbers as they are, mixed
-    column by column: a sha256 of every row takes longer than all else that is done to it (measured: 0.5 us of 1.1).
+    column by column, where DESIGN.md has a sha256 of each row. Measured on a million rows of `azure`, CPU time per row:
+    this 0.06 us, a row's text and DuckDB's sha256 of it 0.65 us, hashlib 1.1 us, the whole ingest 1.9 us: a third more.
+    The first 64 bits of a sha256 are no safer: either way two of a billion different rows share a hash with 2.7 %
+    probability, and rows are only compared where they arrived in the same microsecond.
     """
     state = np.full(len(rows), _text_hash(source), dtype=np.uint64)
     for number, name in CONTENT:

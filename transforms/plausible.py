@@ -101,13 +101,19 @@ def unusable(rows: pl.DataFrame) -> pl.Series:
     """Why each finished row cannot be believed at all, in fixed words; NULL where it can."""
     us = pl.col("arrived_at").to_physical()
     in_range = us.is_between(FIRST_US, LATEST_US - 1) | us.is_between(0, COUNTED_UNTIL_US - 1)
-    is_counted = pl.max_horizontal(TOKENS) <= MAX_TOKENS
     conditions = (
         (pl.col("arrived_at").is_null(), NO_ARRIVAL),
         (~in_range, OUT_OF_RANGE),
-        (~is_counted & ~pl.col("flags").list.contains(AGGREGATE), TOO_MANY_TOKENS),
+        (pl.any_horizontal(pl.col(n) > MAX_TOKENS for n in TOKENS), TOO_MANY_TOKENS),
         (~pl.col("status").is_in(list(STATUSES)), NOT_A_STATUS),
         (~pl.col("served_by").is_in(list(SERVED_BY)), NOT_A_SERVER),
     )
-    reasons = [pl.when(condition).then(pl.lit(reason)) for condition, reason in conditions]
+    found = rows.select(condition.any().alias(reason) for condition, reason in conditions)
+    if not any(found.row(0)):
+        return pl.Series("reason", [None], dtype=pl.String).new_from_index(0, len(rows))
+    is_sum = pl.col("flags").list.contains(AGGREGATE)
+    reasons = [
+        pl.when(condition & ~is_sum if reason == TOO_MANY_TOKENS else condition).then(pl.lit(reason))
+        for condition, reason in conditions
+    ]
     return rows.select(pl.coalesce(reasons).alias("reason")).to_series()
