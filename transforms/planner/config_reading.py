@@ -78,20 +78,27 @@ def layer_count(config: Config) -> int:
     return layers
 
 
+def above_zero(config: Config, *names: str) -> int | None:
+    """Whole number above zero under the first of `names` the config has, else None; ConfigError where it is zero."""
+    value = whole(config, *names)
+    if value == 0:
+        name = next(name for name in names if value_of(config, name) is not None)
+        raise ConfigError(f"{config.where}: '{name}' must be above zero")
+    return value
+
+
 def needed(config: Config, *names: str) -> int:
     """Whole number above zero under the first of `names`; ConfigError names what lacks."""
-    value = whole(config, *names)
+    value = above_zero(config, *names)
     if value is None:
         raise ConfigError(f"{config.where}: config lacks '{names[0]}'; give the model's own config.json")
-    if value == 0:
-        raise ConfigError(f"{config.where}: '{names[0]}' must be above zero")
     return value
 
 
 def head_dim(config: Config, *first: str) -> int:
     """Values of one attention head: under `first`, under any common name, else the hidden size over the heads."""
-    dim = whole(config, *first, *HEAD_DIM)
-    if dim:
+    dim = above_zero(config, *first, *HEAD_DIM)
+    if dim is not None:
         return dim
     hidden, heads = needed(config, *HIDDEN), needed(config, *HEADS)
     if hidden < heads:

@@ -10,6 +10,7 @@ from transforms.planner.config_reading import (
     HEADS,
     KV_HEADS,
     Config,
+    above_zero,
     head_dim,
     layer_count,
     needed,
@@ -106,7 +107,7 @@ def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
         ),
         drafter_layer=_attention(read, FULL) + _indexer(read, None),
         own_drafter_layers=_own_drafter_layers(read, family),
-        attention_heads=whole(read, *HEADS),
+        attention_heads=above_zero(read, *HEADS),
         max_position_embeddings=whole(read, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
         or None,
         kv_scheme_bits=_kv_scheme_bits(read),
@@ -161,7 +162,7 @@ def _has_own_indexer(config: Config, index: int) -> bool:
 
 
 def _kv_heads(config: Config, *first: str) -> int:
-    heads = whole(config, *first, *KV_HEADS, "attn_config.kv_n_heads")
+    heads = above_zero(config, *first, *KV_HEADS, "attn_config.kv_n_heads")
     if heads:
         return heads
     is_shared = value_of(config, "multi_query") and not value_of(config, "new_decoder_architecture")
