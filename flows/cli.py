@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -43,6 +42,8 @@ for command in (review, ingest, build, plan, kv, query, dictionary, export, samp
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
+        from importlib.metadata import version
+
         print_line(f"kvledger {version('kvledger')}")
         raise typer.Exit
 

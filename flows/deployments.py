@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,11 @@ import polars as pl
 from flows.facts_id import FACTS_ID, facts_id
 from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_frame
 from flows.warehouse import WAREHOUSE_VERSION
-from transforms.errors import ConfigError
+from transforms.errors import KvledgerError
 from transforms.fleet import Deployment, Fleet, deployment_of
+from transforms.planner.engine_settings import with_defaults
 from transforms.planner.kv_on_gpu import kv_on_gpu
+from transforms.planner.model_shape import model_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -77,8 +78,6 @@ MEMORY: Mapping[str, pl.DataType] = {
 }
 SETTINGS: Mapping[str, pl.DataType] = dict.fromkeys(("name", "value_text", "unit", "provenance", "source_text"), _TEXT)
 
-_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
-
 
 @dataclass(frozen=True)
 class Placed:
@@ -94,26 +93,24 @@ class Placed:
     gpu_price_usd_per_hour: float | None
     window_s: float
     """Span the objective is judged over."""
+    assumed_engine: tuple[str, ...]
+    """Engine settings that the fleet file leaves to the engine: `deployment.engine` has their defaults."""
 
 
 def place(deployment: Deployment, fleet: LoadedFleet, catalog: Catalog) -> Placed:
     """`deployment` with its model, GPU, memory and KV account; CatalogError or CapacityError where it cannot be."""
-    model = catalog.model(deployment.model, fleet.base)
-    gpu = catalog.gpu(deployment.gpu)
-    found = kv_on_gpu(model.config, model.model_id, gpu, deployment.engine)
-    price = catalog.prices().of(deployment.gpu, fleet.fleet.prices)
-    return Placed(deployment, model, gpu, found.memory, found.account, price, slo_window_s(deployment))
-
-
-def slo_window_s(deployment: Deployment) -> float:
-    """Seconds that the objective of `deployment` is judged over, from a window such as "1h", "15min" or "90s"."""
-    window = deployment.slo.window
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*", window)
-    if found is None or float(found[1]) <= 0:
-        raise ConfigError(
-            f'deployment \'{deployment.name}\': slo window \'{window}\' must be like "1h", "15min" or "90s"'
-        )
-    return float(found[1]) * _SECONDS[found[2]]
+    try:
+        model = catalog.model(deployment.model, fleet.base)
+        gpu = catalog.gpu(deployment.gpu)
+        shape = model_shape(model.config, model.model_id)
+        given = {key.removeprefix("engine.") for key in deployment.given if key.startswith("engine.")}
+        engine, assumed = with_defaults(deployment.engine, given, shape, gpu)
+        found = kv_on_gpu(model.config, model.model_id, gpu, engine)
+        price = catalog.prices().of(deployment.gpu, fleet.fleet.prices)
+        settled = replace(deployment, engine=engine)
+        return Placed(settled, model, gpu, found.memory, found.account, price, deployment.slo.window_s, assumed)
+    except KvledgerError as error:
+        raise type(error)(f"{fleet.path}: deployment '{deployment.name}': {error}") from error
 
 
 def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: LoadedFleet, catalog: Catalog) -> None:

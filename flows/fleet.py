@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flows.shipped import shipped
-from transforms.errors import ConfigError
+from transforms.errors import ConfigError, nearest
 from transforms.fleet import Fleet, parse_fleet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from flows.catalog import Catalog
     from flows.home import Home
 
 
@@ -47,4 +48,24 @@ def _load(path: Path, base: Path, *, is_example: bool) -> LoadedFleet:
         document = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"fleet file {path} is not valid TOML: {error}") from error
-    return LoadedFleet(parse_fleet(document, str(path)), path, base, hashlib.sha256(raw).hexdigest(), is_example)
+    fleet = parse_fleet(document, str(path))
+    _check_files(fleet, path, base)
+    return LoadedFleet(fleet, path, base, hashlib.sha256(raw).hexdigest(), is_example)
+
+
+def _check_files(fleet: Fleet, path: Path, base: Path) -> None:
+    """ConfigError where a calibration file that the fleet file names is not there."""
+    for deployment in fleet.deployments:
+        if deployment.calibration is not None and not (base / deployment.calibration).is_file():
+            raise ConfigError(
+                f"{path}: deployment '{deployment.name}': calibration {base / deployment.calibration} does not exist; "
+                "make it with kvledger calibrate, or leave the key out"
+            )
+
+
+def check_prices(loaded: LoadedFleet, catalog: Catalog) -> None:
+    """ConfigError where `[prices]` names a GPU that the catalog does not have."""
+    known = catalog.gpu_names() if loaded.fleet.prices else []
+    for gpu in loaded.fleet.prices:
+        if gpu not in known:
+            raise ConfigError(f"{loaded.path}: [prices] '{gpu}' is no GPU of the catalog{nearest(gpu, known)}")

@@ -9,19 +9,23 @@ from flows.catalog import Catalog, load_catalog
 from flows.home import Home
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Engine
+from transforms.fleet_limits import check_scheduling
 from transforms.planner.kv_account import default_prefix_caching, kv_account
 from transforms.planner.kv_versions import known_version
 from transforms.planner.model_shape import ModelShape, model_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
+    from flows.fleet import LoadedFleet
     from transforms.catalog import CatalogModel, Gpu
     from transforms.fleet import Deployment
     from transforms.planner.kv_account import KvAccount
     from transforms.planner.memory import MemoryBudget
 
 GIB_BYTES = 1 << 30
+MOST_BYTES = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class KvAnswer:
     account: KvAccount
     gpu: Gpu | None = None
     budget: MemoryBudget | None = None
+    assumed: tuple[str, ...] = ()
+    """Engine settings that nobody gave: `engine` has the release's defaults on that GPU."""
 
 
 def answer_model(question: KvQuestion, home: Path) -> KvAnswer:
@@ -74,10 +80,14 @@ def answer_model(question: KvQuestion, home: Path) -> KvAnswer:
     model = catalog.model(question.model)
     shape = model_shape(model.config, model.where)
     gpu = catalog.gpu(question.gpu) if question.gpu is not None else None
-    engine = _engine(question, shape, gpu)
+    engine = _engine(question, shape)
+    if question.max_num_seqs and question.max_num_batched_tokens:
+        check_scheduling(engine, "engine settings:")
     if gpu is not None:
-        return _on_gpu(model, engine, gpu, model.model_id)
+        return _on_gpu(model, engine, _given(question), gpu, model.model_id)
     gib = question.available_kv_gib or 0.0
+    if not gib * GIB_BYTES <= MOST_BYTES:
+        raise ConfigError(f"--available-kv-gib {gib:g}: must be a number of at most {MOST_BYTES // GIB_BYTES} GiB")
     available_bytes = question.available_kv_bytes or int(gib * GIB_BYTES)
     return KvAnswer(model.model_id, model.model_id, engine, kv_account(shape, engine, available_bytes))
 
@@ -92,37 +102,45 @@ def answer_fleet(question: KvQuestion, path: Path, home: Path) -> list[KvAnswer]
     if not loaded.fleet.deployments:
         raise ConfigError(f"{path}: the fleet file has no [[deployments]]; add one")
     catalog = load_catalog(Home(home))
-    return [deployment_kv(deployment, catalog, loaded.base) for deployment in loaded.fleet.deployments]
+    return [deployment_kv(deployment, catalog, loaded) for deployment in loaded.fleet.deployments]
 
 
-def deployment_kv(deployment: Deployment, catalog: Catalog, base: Path) -> KvAnswer:
-    """KV account of one replica of `deployment`; `base` is the folder its model path starts at."""
+def deployment_kv(deployment: Deployment, catalog: Catalog, loaded: LoadedFleet) -> KvAnswer:
+    """KV account of one replica of a deployment of the fleet file `loaded`, which errors name."""
     try:
-        model = catalog.model(deployment.model, base)
+        model = catalog.model(deployment.model, loaded.base)
         gpu = catalog.gpu(deployment.gpu)
-        return _on_gpu(model, deployment.engine, gpu, f"{deployment.name}: {model.model_id}")
+        given = {key.removeprefix("engine.") for key in deployment.given if key.startswith("engine.")}
+        return _on_gpu(model, deployment.engine, given, gpu, f"{deployment.name}: {model.model_id}")
     except KvledgerError as error:
-        raise type(error)(f"deployment '{deployment.name}': {error}") from error
+        raise type(error)(f"{loaded.path}: deployment '{deployment.name}': {error}") from error
 
 
-def _on_gpu(model: CatalogModel, engine: Engine, gpu: Gpu, title: str) -> KvAnswer:
+def _on_gpu(model: CatalogModel, engine: Engine, given: Collection[str], gpu: Gpu, title: str) -> KvAnswer:
+    from transforms.planner.engine_settings import with_defaults
     from transforms.planner.kv_on_gpu import kv_on_gpu
 
+    known_version(engine.name, engine.version)
+    engine, assumed = with_defaults(engine, given, model_shape(model.config, model.where), gpu)
     found = kv_on_gpu(model.config, model.where, gpu, engine)
-    return KvAnswer(title, model.model_id, found.engine, found.account, gpu, found.memory)
+    return KvAnswer(title, model.model_id, found.engine, found.account, gpu, found.memory, assumed)
 
 
-def _engine(question: KvQuestion, shape: ModelShape, gpu: Gpu | None) -> Engine:
+def _given(question: KvQuestion) -> set[str]:
+    """Engine settings that the command line names, of those that have a default of their own."""
+    named = {
+        "max_num_seqs": question.max_num_seqs,
+        "max_num_batched_tokens": question.max_num_batched_tokens,
+        "gpu_memory_utilization": question.gpu_memory_utilization,
+        "enable_prefix_caching": question.prefix_caching,
+    }
+    return {key for key, value in named.items() if value is not None}
+
+
+def _engine(question: KvQuestion, shape: ModelShape) -> Engine:
     """Engine asked for, with the version's own defaults where nothing was said."""
     known_version(question.engine, question.engine_version)
     usual = Engine()
-    tokens, sequences, share = usual.max_num_batched_tokens, usual.max_num_seqs, usual.gpu_memory_utilization
-    if gpu is not None:
-        from transforms.planner.memory import engine_defaults
-
-        defaults = engine_defaults(gpu, question.engine, question.engine_version)
-        tokens, sequences = defaults.max_num_batched_tokens, defaults.max_num_seqs
-        share = defaults.gpu_memory_utilization
     caching = question.prefix_caching
     if caching is None:
         caching = default_prefix_caching(shape, question.engine, question.engine_version)
@@ -134,9 +152,9 @@ def _engine(question: KvQuestion, shape: ModelShape, gpu: Gpu | None) -> Engine:
         pipeline_parallel_size=question.pp,
         decode_context_parallel_size=question.dcp,
         max_model_len=question.max_model_len,
-        max_num_seqs=question.max_num_seqs or sequences,
-        max_num_batched_tokens=question.max_num_batched_tokens or tokens,
-        gpu_memory_utilization=question.gpu_memory_utilization or share,
+        max_num_seqs=question.max_num_seqs or usual.max_num_seqs,
+        max_num_batched_tokens=question.max_num_batched_tokens or usual.max_num_batched_tokens,
+        gpu_memory_utilization=question.gpu_memory_utilization or usual.gpu_memory_utilization,
         kv_cache_dtype=question.kv_cache_dtype,
         block_size=question.block_size,
         disable_hybrid_kv_cache_manager=None if manager is None else not manager,

@@ -14,7 +14,7 @@ import polars as pl
 from flows.build import rebuild_marts
 from flows.damage import plan_damage_named
 from flows.deployments import deployment_row, place
-from flows.facts_id import code_sha256
+from flows.facts_id import code_sha256, has_current_facts
 from flows.lake import manifest_path
 from flows.lake_files import write_table
 from flows.warehouse import published
@@ -37,10 +37,15 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from flows.home import Home
     from flows.progress import Progress
+    from transforms.fleet import Engine, Slo
     from transforms.workload import Workload
+
+    Named = tuple[str, float]
 
 SEED = 20_240_101
 """Seed of every draw a plan makes; part of its run_id."""
+
+SLO_TARGETS = ("ttft_p95_s", "tpot_p95_s")
 
 _PLAN_FACTS = ("deployment_id", "kv_capacity_bytes", "kv_token_bytes", "max_num_seqs_requests", "gpu_id", "replicas")
 """Columns of dim_deployments that a plan must share with the warehouse it reads."""
@@ -48,6 +53,12 @@ _PLAN_FACTS = ("deployment_id", "kv_capacity_bytes", "kv_token_bytes", "max_num_
 
 def plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None, progress: Progress) -> str:
     """The week that was planned (default: the latest) from the published warehouse, its marts published anew."""
+    if not has_current_facts(home, fleet, catalog):
+        with published(home):  # says so where there is no warehouse at all
+            raise DataError(
+                f"the warehouse was built from another fleet file, lake, catalog or version than those of now "
+                f"({fleet.path}); run kvledger build (or kvledger review) first"
+            )
     with published(home) as connection:
         chosen = plan_week(connection, home, fleet, catalog, week, progress)
     rebuild_marts(home, progress)
@@ -115,6 +126,7 @@ def read_workload(connection: duckdb.DuckDBPyConnection, deployment_id: str, wee
 def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: float) -> Site:
     """What the planner knows of one deployment: replica, clock, price, and how its GPUs are had."""
     engine, account, planning = placed.deployment.engine, placed.account, fleet.fleet.planning
+    given = placed.deployment.given
     step = step_model(
         placed.model.config, placed.model.model_id, placed.gpu, engine, kv_token_bytes=account.bytes_per_token
     )
@@ -142,7 +154,14 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         memory_provenance=placed.memory.provenance["kv_bytes"],
         covered_s=covered_s,
         seed=SEED,
+        assumed_slo=_assumed(placed.deployment.slo, SLO_TARGETS, given, "slo."),
+        assumed_engine=_assumed(engine, placed.assumed_engine, frozenset(), ""),
     )
+
+
+def _assumed(table: Slo | Engine, keys: tuple[str, ...], given: frozenset[str], prefix: str) -> tuple[Named, ...]:
+    """Those of `keys` that `given` does not name, with the value they have."""
+    return tuple((key, float(getattr(table, key))) for key in keys if prefix + key not in given)
 
 
 def _price(placed: Placed, fleet: LoadedFleet, catalog: Catalog) -> Price | None:

@@ -9,10 +9,12 @@ from flows.build import build_facts, build_marts
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.facts_id import has_current_facts
+from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
 from flows.plan import plan_week, published_plan, site_of
 from flows.progress import progress
 from flows.report import Reported, report
+from flows.sources import check_sources
 from flows.warehouse import drafting, publish
 from transforms.errors import ConfigError
 from transforms.workload import week_start
@@ -49,7 +51,7 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     chosen = published_plan(home, loaded, catalog, week) if is_current else None
     if chosen is None:
         chosen = _publish_week(stages, home, loaded, catalog, week, is_current=is_current)
-    return Reviewed(stages.run("report", report, home, chosen, loaded.path), ingest_line(ingested))
+    return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
 
 
 def _publish_week(
@@ -71,7 +73,9 @@ def check_request(home: Home, loaded: LoadedFleet, week: str | None) -> None:
         week_start(week)
     if not loaded.fleet.deployments:
         raise ConfigError(f"fleet file {loaded.path} has no [[deployments]]; describe at least one")
+    check_sources(loaded.fleet.sources, home.catalog, loaded.path)
     catalog = load_catalog(home)
+    check_prices(loaded, catalog)
     for deployment in loaded.fleet.deployments:
         site_of(place(deployment, loaded, catalog), loaded, catalog, covered_s=0.0)
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import fnmatch
+import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from transforms.errors import ConfigError, nearest
+from transforms.fleet_limits import check_limits
 from transforms.source_settings import check_settings
 
 T = TypeVar("T")
+
+NOT_A_KEY = {"is_key": False}
+"""Metadata of a field that no key of the file sets."""
+
+LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 7 * 86_400, 60
+_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,15 @@ class Slo:
     tpot_p95_s: float = 0.05
     window: str = "1h"
 
+    @property
+    def window_s(self) -> float:
+        """Seconds of `window`: like "1h", "15min" or "90s"; ConfigError where it is none from 60 s to a week."""
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*", self.window)
+        seconds = float(found[1]) * _SECONDS[found[2]] if found else math.nan
+        if not SHORTEST_WINDOW_S <= seconds <= LONGEST_WINDOW_S:
+            raise ConfigError(f'window \'{self.window}\' must be from "60s" to "7d", like "1h", "15min" or "90s"')
+        return seconds
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -84,6 +102,8 @@ class Deployment:
     calibration: str | None = None
     engine: Engine = field(default_factory=Engine)
     slo: Slo = field(default_factory=Slo)
+    given: frozenset[str] = field(default=frozenset(), metadata=NOT_A_KEY)
+    """Keys the file names, as "engine.max_num_seqs": the others have their default."""
 
 
 @dataclass(frozen=True)
@@ -118,22 +138,52 @@ class Fleet:
 def parse_fleet(document: Mapping[str, Any], where: str) -> Fleet:
     """The fleet in a decoded TOML `document`; `where` names the file in errors. Unknown keys are ConfigErrors."""
     fleet = _build(Fleet, document, where, "")
+    fleet = replace(
+        fleet,
+        deployments=tuple(
+            replace(deployment, given=_keys(table))
+            for deployment, table in zip(fleet.deployments, document.get("deployments", ()), strict=True)
+        ),
+    )
     _check_sources(fleet, where)
-    _check_ranges(fleet, where)
+    check_limits(fleet, where)
+    _check_windows(fleet.deployments, where)
     _check_serves(fleet.deployments, where)
     return fleet
 
 
 def deployment_of(model: str | None, deployments: Sequence[Deployment]) -> str | None:
-    """Name of the deployment that serves `model`: exact name, then pattern, then "*"; None if nobody does."""
+    """Name of the deployment that serves `model`: exact name, then pattern, then "*"; None if nobody does.
+
+    ConfigError where patterns of two deployments match it.
+    """
     if model is not None:
         for deployment in deployments:
             if model in deployment.serves:
                 return deployment.name
-        for deployment in deployments:
-            if any(p != "*" and fnmatch.fnmatchcase(model, p) for p in deployment.serves):
-                return deployment.name
+        found = [d.name for d in deployments if any(p != "*" and fnmatch.fnmatchcase(model, p) for p in d.serves)]
+        if len(found) > 1:
+            raise ConfigError(
+                f"model '{model}' is served by a pattern of '{found[0]}' and by one of '{found[1]}'; "
+                "name it in `serves` of the one that has it"
+            )
+        if found:
+            return found[0]
     return next((d.name for d in deployments if "*" in d.serves), None)
+
+
+def _keys(table: Mapping[str, Any]) -> frozenset[str]:
+    """Keys of a table, those of its tables as "table.key"."""
+    inner = (f"{key}.{name}" for key, value in table.items() if isinstance(value, Mapping) for name in value)
+    return frozenset((*table, *inner))
+
+
+def _check_windows(deployments: Sequence[Deployment], where: str) -> None:
+    for deployment in deployments:
+        try:
+            deployment.slo.window_s  # noqa: B018 - asked for its error
+        except ConfigError as error:
+            raise ConfigError(f"{where}: deployment '{deployment.name}': [slo] {error}") from None
 
 
 def _check_serves(deployments: Sequence[Deployment], where: str) -> None:
@@ -150,6 +200,22 @@ def _check_serves(deployments: Sequence[Deployment], where: str) -> None:
                     "leave it to one of them"
                 )
             patterns[pattern] = deployment.name
+    _check_covered(patterns, where)
+
+
+def _check_covered(patterns: Mapping[str, str], where: str) -> None:
+    """ConfigError where all that one pattern matches is matched by another deployment's as well.
+
+    Patterns that only cross are refused once a model in the logs matches both (`deployment_of`).
+    """
+    wild = {pattern: name for pattern, name in patterns.items() if pattern != "*" and any(c in pattern for c in "*?[")}
+    for wide, owner in wild.items():
+        for narrow, other in wild.items():
+            if owner != other and fnmatch.fnmatchcase(narrow, wide):
+                raise ConfigError(
+                    f"{where}: what '{narrow}' of '{other}' matches is matched by '{wide}' of '{owner}' as well; "
+                    "leave it to one of them (exact names win over patterns)"
+                )
 
 
 def _check_sources(fleet: Fleet, where: str) -> None:
@@ -158,38 +224,11 @@ def _check_sources(fleet: Fleet, where: str) -> None:
     check_settings({"timezone": fleet.planning.timezone}, f"{where}: [planning]")
 
 
-def _check_ranges(fleet: Fleet, where: str) -> None:
-    for d in fleet.deployments:
-        at = f"{where}: deployment '{d.name}'"
-        _positive(at, replicas=d.replicas, ttft_p95_s=d.slo.ttft_p95_s, tpot_p95_s=d.slo.tpot_p95_s)
-        e = d.engine
-        _positive(
-            at,
-            tensor_parallel_size=e.tensor_parallel_size,
-            pipeline_parallel_size=e.pipeline_parallel_size,
-            max_num_seqs=e.max_num_seqs,
-            max_num_batched_tokens=e.max_num_batched_tokens,
-            max_model_len=1 if e.max_model_len is None else e.max_model_len,
-        )
-        if not 0 < e.gpu_memory_utilization <= 1:
-            raise ConfigError(f"{at}: gpu_memory_utilization = {e.gpu_memory_utilization} must lie in (0, 1]")
-    if fleet.planning.headroom_ratio < 0 or fleet.planning.spare_replicas < 0:
-        raise ConfigError(f"{where}: [planning] headroom_ratio and spare_replicas must not be negative")
-    if fleet.privacy.identifiers not in ("hashed", "plain"):
-        raise ConfigError(f'{where}: [privacy] identifiers must be "hashed" or "plain"')
-
-
-def _positive(at: str, **values: float) -> None:
-    for key, value in values.items():
-        if value <= 0:
-            raise ConfigError(f"{at}: {key} = {value} must be above zero")
-
-
 def _build(kind: type[T], document: Any, where: str, at: str) -> T:
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: {at or 'the file'} must be a table")
     hints = get_type_hints(kind)
-    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    known = {f.name: f for f in fields(kind) if f.metadata.get("is_key", True)}  # type: ignore[arg-type]
     for key in document:
         if key not in known:
             raise ConfigError(f"{where}: unknown key '{at + '.' if at else ''}{key}'{nearest(key, known)}")
@@ -223,8 +262,10 @@ def _scalar(hint: Any, value: Any, where: str, at: str) -> Any:
     if hint is Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return float(value)  # TOML integers have 64 bits
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
         raise ConfigError(f"{where}: '{at}' must be {words.get(hint, hint)}, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: '{at}' must be a finite number, not {value}")
     return value
