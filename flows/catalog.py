@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.shipped import shipped
-from transforms.catalog import CatalogModel, Gpu, Prices, parse_gpu, parse_model, parse_prices
+from transforms.catalog import CatalogModel, Gpu, Prices, model_named_in, parse_gpu, parse_model, parse_prices
 from transforms.errors import CatalogError, nearest
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Catalog:
         is_folder = _is(path, Path.is_dir)
         config = path / "config.json" if is_folder else path
         if _is(config, Path.is_file):
-            return parse_model(_json(config), id_or_path, str(config))
+            document = _json(config)
+            named = model_named_in(document)
+            return self.model(named) if named is not None else parse_model(document, id_or_path, str(config))
         known = self.model_ids()
         if id_or_path.endswith(".json") and not is_folder:
             raise CatalogError(f"model config {config} does not exist; name a config.json or one of the catalog's ids")

@@ -51,7 +51,7 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     chosen = published_plan(home, loaded, catalog, week) if is_current else None
     if chosen is None:
         chosen = _publish_week(stages, home, loaded, catalog, week, is_current=is_current)
-    return Reviewed(stages.run("report", report, home, chosen), ingest_line(ingested))
+    return Reviewed(stages.run("report", report, home, chosen, loaded.path), ingest_line(ingested))
 
 
 def _publish_week(
