@@ -129,6 +129,11 @@ def test_the_table_can_be_followed(configs: Path) -> None:
             "544 tokens: 12 layers of a group × 557,056 bytes", "38.250 MiB (3 blocks), however long it is",
             "÷ (3 × 1 state + 482 full) of a request", "concurrency × max_model_len",
         ]),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", ["--tp", "8", "--pp", "2", "--available-kv-gib", "40",
+                                                       "--engine-version", "0.12"], [
+            "chunks of 8,192 tokens", "1 of 8 KV heads × (128 + 128) × 2 B", "12,288 bytes of the fullest of 2 stages",
+            "groups 1 full, windows counted in full",
+        ]),
         ("zai-org/GLM-5.2-FP8", ["--tp", "4", "--dcp", "4", "--kv-cache-dtype", "fp8", "--speculative-tokens", "1",
                                  "--available-kv-bytes", "1810000000", "--engine-version", "0.20"], [
             "79 ×", "512 B + 4 scales × 4 B + 64 × 2 B", "22 ×", "128 B + 1 scale × 4 B", "64 tokens × 54,728 bytes",
@@ -233,12 +238,22 @@ def test_fleet_and_command_line_have_the_same_defaults(configs: Path) -> None:
         (["--model", "llama.json", "--available-kv-gib", "1", "--engine-version", "0.99"], ["0.99", "0.33"]),
         (["--model", "llama.json", "--available-kv-gib", "1", "--kv-cache-dtype", "fp9"], ["fp9", "known are"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-80GB", "--max-model-len", "2000000"], ["largest that fits"]),
-        (["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB"], [
-            "do not fit", "is 2", "takes tensor_parallel_size 4",
-        ]),
-        (["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB", "--tp", "2"], [
-            "max_model_len 131072 does not fit", "largest that fits is 9584", "takes tensor_parallel_size 4",
-        ]),
+        (
+            ["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB"],
+            [
+                "do not fit",
+                "is 2",
+                "takes tensor_parallel_size 4",
+            ],
+        ),
+        (
+            ["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB", "--tp", "2"],
+            [
+                "max_model_len 131072 does not fit",
+                "largest that fits is 9584",
+                "takes tensor_parallel_size 4",
+            ],
+        ),
         (["--model", "llama.json", "--available-kv-gib", "inf"], ["--available-kv-gib", "1048576 GiB"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-80GB", "--max-num-seqs", "9000"], ["8192", "= 9000"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-90GB"], ["H100-SXM-90GB", "did you mean"]),

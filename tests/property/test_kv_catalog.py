@@ -87,7 +87,7 @@ def test_a_token_costs_what_its_layers_need_and_half_of_it_in_fp8(name: str) -> 
 
 
 @given(st.sampled_from(NAMES), st.sampled_from(ENGINES), st.sampled_from(RANKS), st.integers(8, 160), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_more_room_longer_requests_and_blocks(
     name: str, engine: Engine, ranks: int, gib: int, data: st.DataObject
 ) -> None:
@@ -112,7 +112,7 @@ def test_more_room_longer_requests_and_blocks(
 
 
 @given(st.sampled_from(NAMES), st.sampled_from(CATALOG.gpu_names()), st.sampled_from(ENGINES), st.sampled_from(RANKS))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_on_a_gpu_the_parts_add_up_or_one_line_says_why_not(name: str, gpu: str, engine: Engine, ranks: int) -> None:
     card, config = CATALOG.gpu(gpu), CATALOG.model(name).config
     line, found = "", None

@@ -140,7 +140,7 @@ def bent(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(bent(), st.sampled_from(ENGINES))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_config_ends_in_a_traceback(config: dict[str, Any], engine: Engine) -> None:
     for ask in (
         lambda: kv_on_gpu(config, "config.json", B200, engine),

@@ -203,7 +203,8 @@ def _working(plan: Plan, num_blocks: int, token_bytes_sum: int, block_size: int,
     layers = max(widest.stage_bytes) // widest.page.page_bytes
     block = f"{layers} layers of a group × {widest.page.page_bytes:,} bytes"
     if len(groups) == 1:
-        block = f"{block_size:,} tokens × {token_bytes_sum:,} bytes"
+        stage = f" of the fullest of {len(widest.stage_bytes)} stages" if len(widest.stage_bytes) > 1 else ""
+        block = f"{block_size:,} tokens × {token_bytes_sum:,} bytes{stage}"
     ranks = f" × DCP {plan.cp}" if plan.cp > 1 else ""
     shared = f" ÷ {len(groups)} groups" if len(groups) > 1 else ""
     printed = f"{num_blocks:,} blocks{shared} × {block_size:,} tokens{ranks}"
@@ -251,6 +252,9 @@ def _rule(plan: Plan, shape: ModelShape) -> str:
     printed = "concurrency × length" if plan.rules.prints_concurrency else "blocks ÷ groups × block"
     groups = " + ".join(f"{count} {kind}" for kind, count in kinds.items())
     states = f", states {plan.state_mode}" if shape.has_state and not plan.rules.is_v0 else ""
+    spans = {_span(cache) for layer in shape.layers for cache in layer}
+    if len(spans) > 1 and not kinds.keys() & {WINDOW, CHUNK}:
+        states += ", windows counted in full"
     return f"vLLM {engine} {vllm_rule_span(plan.rules)}: groups {groups}{states}; prints {printed}"
 
 
