@@ -12,6 +12,9 @@ CLOCK_SKEW = "clock_skew"
 NOT_A_NUMBER = "not a number"
 NOT_INTEGRAL = "not a whole number"
 
+_DIGITS = re.compile(r"\d{1,20}", re.ASCII)
+UNKNOWN = frozenset(("", "-", "null", "none", "n/a"))
+"""What loggers write for no number, lower case."""
 _SEPARATED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 TOO_LARGE = "number too large"
 _INT32 = 2**31
@@ -67,9 +70,14 @@ def seconds(value: Any, unit: str, flags: list[str]) -> float | None:
 
 
 def block_ids(value: Any) -> list[int] | None:
-    """Prefix-block ids as unsigned 64-bit integers; None for null. ValueError where it is no list of such integers."""
+    """Prefix-block ids as unsigned 64-bit integers; None for null. ValueError where it is no list of such integers.
+
+    Ids as texts of digits are taken too: JavaScript has no integers beyond 2**53.
+    """
     if value is None:
         return None
+    if isinstance(value, list) and value and all(isinstance(item, str) and _DIGITS.fullmatch(item) for item in value):
+        value = [int(item) for item in value]
     is_whole = isinstance(value, list) and set(map(type, value)) <= {int}
     if is_whole and (not value or (min(value) >= 0 and max(value) < _UINT64)):
         return value  # type: ignore[no-any-return]
@@ -87,8 +95,10 @@ def _number(value: Any) -> int | float | None:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if text in ("", "-"):
+    if text.lower() in UNKNOWN:
         return None
+    if "_" in text:  # Python alone reads 1_000
+        raise ValueError(NOT_A_NUMBER)
     if _SEPARATED.fullmatch(text):
         text = text.replace(",", "")
     try:

@@ -16,6 +16,7 @@ from transforms.batches import Head, Parsed, Reject
 from transforms.fields.clock import clock_of
 from transforms.fields.columns import instants
 from transforms.fields.kinds import operation_of
+from transforms.fields.outcome import outcome
 from transforms.fields.usage import USAGE_MISSING, settle_usage
 from transforms.fields.words import REFUSED, failure_status, finish_status
 from transforms.flags import flagged
@@ -41,6 +42,10 @@ SESSION_UNPROVEN = "session_unproven"
 SYNTHETIC = "synthetic"
 HEALTH = ("health-check", "health_check")
 STAMPS = {"arrived_at": "startTime", "ended_at": "endTime", "first_token_at": "completionStartTime"}
+SAID = ("status", "named_status")
+WELL = frozenset(("ok", "length"))
+UNKNOWN = "?"
+"""Stands for a status that is no word we know: such a row is rejected."""
 REFUSED_PROMPT = "ContextWindowExceededError"
 """The backend refused the prompt for its length: it never held KV (planner.md §2)."""
 
@@ -94,7 +99,7 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
     call = pl.col("litellm_call_id")
     has_call = call.is_not_null()
     number = pl.when(has_call).then(pl.col("attempted_retries") + 1)
-    is_hit = suffix.str.starts_with("_cache_hit") | (frame["cache_hit"].str.to_lowercase() == "true")
+    is_hit = suffix.str.starts_with("_cache_hit") | frame["cache_hit"].str.to_lowercase().is_in(["true", "1", "hit"])
     prefix = pl.concat_str(pl.col("custom_llm_provider"), pl.lit("/"))
     frame = frame.with_columns(
         request_id=pl.coalesce(call, pl.when(bare != "").then(bare), "request_id"),
@@ -135,17 +140,17 @@ def _is_synthetic(frame: pl.DataFrame) -> pl.Expr:
 
 def _with_status(frame: pl.DataFrame) -> pl.DataFrame:
     """`frame` with the status: of failures by code and class, of answers by their finish reason."""
-    said = pl.coalesce("status", "named_status", pl.lit("success")).str.to_lowercase()
-    failed = frame.select((said == "failure") | pl.col("exception_type").is_not_null()).to_series()
+    said = _said(frame)
+    failed = frame.select(~said.is_in(list(WELL)) | pl.col("exception_type").is_not_null()).to_series()
     odd: dict[str, list[str]] = {}
     reasons = frame["finish_reason"].unique().drop_nulls().to_list()
     words = {reason: finish_status(reason, odd.setdefault(reason, [])) for reason in reasons}
     ended = (
         pl.col("finish_reason").replace_strict(words, default="ok", return_dtype=pl.String) if words else pl.lit("ok")
     )
-    errors = frame.filter(failed).select(
-        pl.coalesce("status_code", "error_code"), pl.coalesce("exception_type", "error_class").fill_null("")
-    )
+    errors = frame.select(
+        said, pl.coalesce("status_code", "error_code"), pl.coalesce("exception_type", "error_class").fill_null("")
+    ).filter(failed)
     failures = pl.Series(list(starmap(_failure, errors.iter_rows())), dtype=pl.String)
     scattered = pl.Series([None], dtype=pl.String).new_from_index(0, len(frame)).scatter(failed.arg_true(), failures)
     frame = frame.with_columns(status=pl.coalesce(scattered, ended))
@@ -154,8 +159,28 @@ def _with_status(frame: pl.DataFrame) -> pl.DataFrame:
     return flagged(frame, is_refused, REFUSED) if refused and is_refused.any() else frame
 
 
-def _failure(code: str | None, words: str) -> str:
-    return "rejected" if words == REFUSED_PROMPT else failure_status(code, words)
+def _said(frame: pl.DataFrame) -> pl.Series:
+    """What each row says of its end, the worse of its two words; one that is not known stays, to be rejected."""
+    words = {word: _meant(word) for name in SAID for word in frame[name].unique().drop_nulls()}
+    if set(words.values()) <= WELL:
+        return pl.Series("said", ["ok"]).new_from_index(0, len(frame))
+    told = [pl.col(name).replace_strict(words, default=None, return_dtype=pl.String) for name in SAID]
+    bad = [pl.when(~word.is_in(list(WELL))).then(word) for word in told]
+    return frame.select(said=pl.coalesce(*bad, pl.lit("ok"))).to_series()
+
+
+def _meant(word: str) -> str:
+    try:
+        return outcome(word, "") or "ok"
+    except ValueError:
+        return UNKNOWN
+
+
+def _failure(said: str, code: str | None, words: str) -> str:
+    if said == UNKNOWN or words == REFUSED_PROMPT:
+        return UNKNOWN if said == UNKNOWN else "rejected"
+    found = failure_status(code, words)
+    return said if found == "error" and said not in WELL else found
 
 
 def _settled(frame: pl.DataFrame, source: Source) -> pl.DataFrame:
