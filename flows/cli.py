@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from flows.commands.build import build
+from flows.commands.calibrate import calibrate
 from flows.commands.dictionary import dictionary
 from flows.commands.export import export
 from flows.commands.ingest import ingest
 from flows.commands.kv import kv
 from flows.commands.plan import plan
+from flows.commands.predict import predict
 from flows.commands.query import query
 from flows.commands.review import review
 from flows.commands.sample import sample
@@ -36,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, build, plan, kv, query, dictionary, export, sample):
+for command in (review, ingest, build, plan, kv, predict, calibrate, query, dictionary, export, sample):
     app.command()(command)
 
 

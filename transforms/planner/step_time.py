@@ -1,7 +1,8 @@
 """Time of one engine iteration from the hardware's limits, and the closed forms a plan needs of it. No numpy here.
 
-step = max(compute, memory) + collectives + overhead per step + overhead per sequence. The formulas take floats or
-arrays alike (`largest` and `ceiling` say how to take a maximum and round up); pace.py has the arrays.
+step = max(compute, memory) + collectives + overhead per step + overhead per sequence. A mixture of experts reads those
+its tokens are expected to ask for, E·(1 − (1 − k/E)^tokens). The formulas take floats or arrays alike (`largest` and
+`ceiling` say how to take a maximum and round up); pace.py has the arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class StepModel:
     pair_flop: float
     """4 × layers × heads × head_dim: attention work per (new token × context token)."""
     weight_bytes: float
-    """Weight bytes a step reads: all but the input embedding."""
+    """Weight bytes every step reads: all but the input embedding and the routed experts."""
     kv_token_bytes: float
     flop_per_s: float
     bytes_per_s: float
@@ -45,11 +46,48 @@ class StepModel:
     """Per decoding sequence and step."""
     speculative_tokens: int = 0
     provenance: str = "assumed"
+    sampled_s: float | None = None
+    """Seconds of compute per sampled position; None: at `flop_per_s`. So the next ones: None is the common ceiling."""
+    pair_s: float | None = None
+    """Seconds of compute per attention pair."""
+    prefill_pair_ratio: float = 1.0
+    """Attention work of a prefill pair against a decode pair: latent attention decodes on what it caches."""
+    context_s: float | None = None
+    """Seconds of reading per context token."""
+    sequence_s: float = 0.0
+    """Seconds of reading per decoding sequence: windows and states."""
+    experts: float = 1.0
+    """Routed experts of a layer; 1 that nobody asks for in a dense model."""
+    experts_per_token: float = 0.0
+    expert_bytes: float = 0.0
+    """All routed experts of all layers."""
+    expert_s: float = 0.0
+    """Seconds of reading all routed experts."""
 
     @property
     def base_s(self) -> float:
-        """Seconds of a step that reads the weights and does nothing else."""
-        return self.weight_bytes / self.bytes_per_s + self.step_overhead_s
+        """Seconds of a step that reads all weights and does nothing else."""
+        return self.weight_bytes / self.bytes_per_s + self.expert_s + self.step_overhead_s
+
+    @property
+    def sampled_compute_s(self) -> float:
+        """Seconds of compute per sampled position."""
+        return self.sampled_flop / self.flop_per_s if self.sampled_s is None else self.sampled_s
+
+    @property
+    def pair_compute_s(self) -> float:
+        """Seconds of compute per (new token × context token) in decode."""
+        return self.pair_flop / self.flop_per_s if self.pair_s is None else self.pair_s
+
+    @property
+    def context_memory_s(self) -> float:
+        """Seconds of reading per context token."""
+        return self.kv_token_bytes / self.bytes_per_s if self.context_s is None else self.context_s
+
+    @property
+    def unasked_ratio(self) -> float:
+        """Probability that one token does not ask for a given expert."""
+        return 1 - self.experts_per_token / self.experts
 
 
 @dataclass(frozen=True)
@@ -88,11 +126,20 @@ def step_of(
     """Seconds of one step each, for floats or arrays; `largest` is max or np.maximum."""
     tokens = prefill_tokens + decode_requests
     decode_pairs = decode_requests * context_tokens
-    pairs = decode_pairs + prefill_tokens * prefill_context_tokens
-    flop = model.token_flop * tokens + model.sampled_flop * decode_requests + model.pair_flop * pairs
-    read_bytes = model.weight_bytes + model.kv_token_bytes * (decode_pairs + prefill_context_tokens)
+    prefill_pairs = prefill_tokens * prefill_context_tokens * model.prefill_pair_ratio
+    compute_s = (
+        model.token_flop / model.flop_per_s * tokens
+        + model.sampled_compute_s * decode_requests
+        + model.pair_compute_s * (decode_pairs + prefill_pairs)
+    )
+    memory_s = (
+        model.weight_bytes / model.bytes_per_s
+        + model.expert_s * (1 - model.unasked_ratio**tokens)
+        + model.context_memory_s * (decode_pairs + prefill_context_tokens)
+        + model.sequence_s * decode_requests
+    )
     rest_s = model.step_overhead_s + model.sequence_overhead_s * decode_requests + model.token_collective_s * tokens
-    return largest(flop / model.flop_per_s, read_bytes / model.bytes_per_s) + rest_s
+    return largest(compute_s, memory_s) + rest_s
 
 
 def prefill_s(model: StepModel, prompt_tokens: float, cached_tokens: float, batch: Batch) -> float:
@@ -117,17 +164,21 @@ def prefill_of(
     steps = ceiling(new_tokens / batch.chunk_tokens)
     beside = steps * batch.decode_requests
     beside_pairs = beside * batch.context_tokens
-    own_pairs = new_tokens * (prompt_tokens + cached_tokens) / 2
-    flop = (
-        model.token_flop * (new_tokens + beside)
-        + model.sampled_flop * (beside + 1)
-        + model.pair_flop * (own_pairs + beside_pairs)
+    own_pairs = new_tokens * (prompt_tokens + cached_tokens) / 2 * model.prefill_pair_ratio
+    compute_s = (
+        model.token_flop / model.flop_per_s * (new_tokens + beside)
+        + model.sampled_compute_s * (beside + 1)
+        + model.pair_compute_s * (own_pairs + beside_pairs)
     )
-    read_tokens = beside_pairs + steps * (prompt_tokens + cached_tokens) / 2
-    read_bytes = steps * model.weight_bytes + model.kv_token_bytes * read_tokens
+    step_tokens = new_tokens / steps + batch.decode_requests
+    memory_s = (
+        steps * (model.weight_bytes / model.bytes_per_s + model.expert_s * (1 - model.unasked_ratio**step_tokens))
+        + model.context_memory_s * (beside_pairs + steps * (prompt_tokens + cached_tokens) / 2)
+        + model.sequence_s * beside
+    )
     rest_s = steps * model.step_overhead_s + beside * model.sequence_overhead_s
     collective_s = model.token_collective_s * (new_tokens + beside)
-    return largest(flop / model.flop_per_s, read_bytes / model.bytes_per_s) + rest_s + collective_s
+    return largest(compute_s, memory_s) + rest_s + collective_s
 
 
 def pool_step_s(model: StepModel, decode_requests: float, resident_tokens: float) -> float:
@@ -161,8 +212,9 @@ def ttft_floor_s(model: StepModel, prompt_tokens: float, cached_tokens: float) -
 
 
 def step_floor_s(model: StepModel) -> float:
-    """Seconds below which no step can be: reading the weights at the replica's full bandwidth."""
-    return model.weight_bytes / model.peak_bytes_per_s
+    """Seconds below which no step can be: reading the weights of one token at the replica's full bandwidth."""
+    asked = model.expert_bytes * model.experts_per_token / model.experts
+    return (model.weight_bytes + asked) / model.peak_bytes_per_s
 
 
 def tpot_floor_s(model: StepModel) -> float:

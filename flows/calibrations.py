@@ -1,0 +1,91 @@
+"""Calibrations on disk: those of the catalog (HOME/catalog over the shipped one), read and written as TOML."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from transforms.errors import CatalogError, HomeError
+from transforms.planner.step_calibration import StepParameters, parse_calibrations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from flows.catalog import Catalog
+    from transforms.planner.step_calibration import Calibration
+
+_DIGITS = 6
+"""Significant digits that are written: a fit's own are more than its data are worth."""
+
+
+def calibration_files(catalog: Catalog) -> list[Path]:
+    """Calibration files of the catalog, one of each name, those of the home first."""
+    found: dict[str, Path] = {}
+    for folder in catalog.folders:
+        for path in sorted((folder / "calibrations").glob("*.toml")):
+            found.setdefault(path.name, path)
+    return list(found.values())
+
+
+def calibration_document(path: Path) -> Mapping[str, Any]:
+    """Decoded TOML of the calibration file at `path`; CatalogError where it is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CatalogError(f"{path} cannot be read as a calibration: {error}") from error
+
+
+def load_calibrations(catalog: Catalog) -> tuple[Calibration, ...]:
+    """All calibrations of the catalog, those of the home first."""
+    files = calibration_files(catalog)
+    return tuple(one for path in files for one in parse_calibrations(calibration_document(path), str(path)))
+
+
+def write_calibrations(document: Mapping[str, Any], path: Path) -> None:
+    """Write a calibration `document` to `path` in one go; HomeError where that cannot be done."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text("\n".join(toml_lines(document)) + "\n", encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise HomeError(f"{path} cannot be written ({error.strerror}); name another --output") from error
+
+
+def parameter_table(parameters: StepParameters) -> dict[str, float]:
+    """Parameters by name, rounded as they are written."""
+    return {f.name: rounded(getattr(parameters, f.name)) for f in fields(StepParameters)}
+
+
+def rounded(value: float) -> float:
+    """`value` to the digits that are written."""
+    return float(f"{float(value):.{_DIGITS}g}")
+
+
+def toml_lines(document: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Lines of `document` as TOML: values first, then tables, then arrays of tables."""
+    lines = [f"{key} = {_value(value)}" for key, value in document.items() if not _is_table(value)]
+    for key, value in document.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            lines += ["", f"[{name}]", *toml_lines(value, f"{name}.")]
+        elif _is_table(value):
+            for entry in value:
+                lines += ["", f"[[{name}]]", *toml_lines(entry, f"{name}.")]
+    return lines
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return repr(rounded(value))
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
