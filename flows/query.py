@@ -25,7 +25,9 @@ LARGEST_INT = 2**63 - 1
 """Largest whole number JSON readers are sure to take; larger ones become floats."""
 
 _UNKNOWN_TABLE = re.compile(r"Table with name \"?([^\"\s]+?)\"? does not exist")
-_UNKNOWN_COLUMN = re.compile(r"Referenced column \"?([^\"\s]+?)\"? (?:not found|was not found)")
+_UNKNOWN_COLUMN = re.compile(
+    r"(?:Referenced column|a column named) \"?([^\"\s]+?)\"?(?: not found| was not found|$)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def asked(home: Home, sql: str) -> Iterator[Answer]:
                 rows=_rows(result),
             )
         except duckdb.Error as error:
-            raise DataError(explain(connection, error)) from error
+            raise DataError(explain(connection, error, sql)) from error
 
 
 def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -68,8 +70,11 @@ def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         )
 
 
-def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> str:
-    """One line for a query that failed; an unknown table or column names the nearest there is."""
+def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str = "") -> str:
+    """One line for a query that failed; an unknown table or column names the nearest there is.
+
+    A column is looked for in the tables that `sql` reads; one of other tables only is named with a table that has it.
+    """
     text = str(error)
     found = _UNKNOWN_TABLE.search(text)
     if found:
@@ -80,10 +85,30 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> str:
         return f"query: no table '{found[1]}'{hint}"
     found = _UNKNOWN_COLUMN.search(text)
     if found:
-        named = "select distinct column_name from duckdb_columns() where not internal"
-        columns = [str(row[0]) for row in connection.cursor().execute(named).fetchall()]
-        return f"query: no column '{found[1]}'{nearest(found[1], columns)}; see kvledger dictionary"
+        return f"query: no column '{found[1]}'{_elsewhere(connection, found[1], sql)}; see kvledger dictionary"
     return f"query: {_first_line(error)}"
+
+
+def _elsewhere(connection: duckdb.DuckDBPyConnection, column: str, sql: str) -> str:
+    """Where a column is, or what it may have meant: in the tables `sql` reads, else in any."""
+    named = "select table_name, column_name from duckdb_columns() where not internal order by all"
+    columns = [(str(table), str(name)) for table, name in connection.cursor().execute(named).fetchall()]
+    read = _tables_read(connection, sql)
+    here = [name for table, name in columns if table in read]
+    wanted = column.rsplit(".", 1)[-1].lower()
+    there = [table for table, name in columns if name.lower() == wanted and table not in read]
+    if not here:
+        return nearest(wanted, (name for _table, name in columns))
+    place = f" in {', '.join(sorted(read))}"
+    return f"{place}; {there[0]} has it" if there else f"{place}{nearest(wanted, here)}"
+
+
+def _tables_read(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    """Names of the tables in `sql`; none where it cannot be read."""
+    try:
+        return {name.rsplit(".", 1)[-1] for name in connection.get_table_names(sql)}
+    except duckdb.Error:
+        return set()
 
 
 def plain(value: Any) -> Any:

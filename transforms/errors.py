@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+SHORTEST_START = 3
+"""Letters from which the start of a name is taken for it."""
+
+
 class KvledgerError(Exception):
     """Root of every expected failure; its text is the whole line the user reads."""
 
@@ -42,6 +46,16 @@ class RunError(KvledgerError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Hint naming the known word nearest to `word`, as "; did you mean 'x'?", or an empty string."""
-    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.5)
+    """Hint naming the known word nearest to `word`, as "; did you mean 'x'?", or an empty string.
+
+    A word that goes on where `word` ends (H200 → H200-SXM-141GB) is nearer than one spelled alike (H20-96GB).
+    """
+    others = sorted(set(known) - {word})
+    begun = [other for other in others if len(word) >= SHORTEST_START and _folded(other).startswith(_folded(word))]
+    close = sorted(begun, key=len) or difflib.get_close_matches(word, others, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _folded(word: str) -> str:
+    """`word` without case and without the marks that names are put together with."""
+    return "".join(character for character in word.casefold() if character.isalnum())
