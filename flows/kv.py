@@ -84,7 +84,7 @@ def answer_model(question: KvQuestion, home: Path) -> KvAnswer:
     if question.max_num_seqs and question.max_num_batched_tokens:
         check_scheduling(engine, "engine settings:")
     if gpu is not None:
-        return _on_gpu(model, engine, _given(question), gpu, model.model_id)
+        return _on_gpu(model, engine, _given(question), gpu, model.model_id, refuses_own_length=False)
     gib = question.available_kv_gib or 0.0
     if not gib * GIB_BYTES <= MOST_BYTES:
         raise ConfigError(f"--available-kv-gib {gib:g}: must be a number of at most {MOST_BYTES // GIB_BYTES} GiB")
@@ -116,13 +116,21 @@ def deployment_kv(deployment: Deployment, catalog: Catalog, loaded: LoadedFleet)
         raise type(error)(f"{loaded.path}: deployment '{deployment.name}': {error}") from error
 
 
-def _on_gpu(model: CatalogModel, engine: Engine, given: Collection[str], gpu: Gpu, title: str) -> KvAnswer:
+def _on_gpu(
+    model: CatalogModel,
+    engine: Engine,
+    given: Collection[str],
+    gpu: Gpu,
+    title: str,
+    *,
+    refuses_own_length: bool = True,
+) -> KvAnswer:
     from transforms.planner.engine_settings import with_defaults
     from transforms.planner.kv_on_gpu import kv_on_gpu
 
     known_version(engine.name, engine.version)
     engine, assumed = with_defaults(engine, given, model_shape(model.config, model.where), gpu)
-    found = kv_on_gpu(model.config, model.where, gpu, engine)
+    found = kv_on_gpu(model.config, model.where, gpu, engine, refuses_own_length=refuses_own_length)
     return KvAnswer(title, model.model_id, found.engine, found.account, gpu, found.memory, assumed)
 
 

@@ -100,9 +100,11 @@ def test_a_gpu_gives_the_room_and_its_parts(configs: Path) -> None:
 def test_a_small_gpu(configs: Path) -> None:
     found = answer(
         "--model", "llama.json", "--gpu", "RTX-4090-24GB", "--gpu-memory-utilization", "0.9",
-        "--max-num-batched-tokens", "2048", "--max-num-seqs", "256", "--max-model-len", "32768", cwd=configs,
+        "--max-num-batched-tokens", "2048", "--max-num-seqs", "256", cwd=configs,
     )  # fmt: skip
     assert found["num_blocks"] == pytest.approx(2588, rel=0.03)
+    assert found["starts"] is False, "with the model's own 131,072 tokens, which nobody named: an answer all the same"
+    assert found["largest_max_model_len"] == found["num_blocks"] * 16 - 16
 
 
 def test_the_table_can_be_followed(configs: Path) -> None:
@@ -247,7 +249,10 @@ def test_fleet_and_command_line_have_the_same_defaults(configs: Path) -> None:
             ],
         ),
         (
-            ["--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB", "--tp", "2"],
+            [
+                *("--model", "meta-llama/Llama-3.1-70B-Instruct", "--gpu", "H100-SXM-80GB", "--tp", "2"),
+                *("--max-model-len", "131072"),
+            ],
             [
                 "max_model_len 131072 does not fit",
                 "largest that fits is 9584",

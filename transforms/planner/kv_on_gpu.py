@@ -37,15 +37,22 @@ class KvOnGpu:
     account: KvAccount
 
 
-def kv_on_gpu(config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine) -> KvOnGpu:
-    """Memory and KV account of one replica on `gpu`; CapacityError where weights or one request do not fit."""
+def kv_on_gpu(
+    config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine, *, refuses_own_length: bool = True
+) -> KvOnGpu:
+    """Memory and KV account of one replica on `gpu`; CapacityError where weights or one request do not fit.
+
+    Unless `refuses_own_length`, a request as long as the model allows need not fit where max_model_len is not set: the
+    account then says that the engine does not start and which length it would start with.
+    """
     known_version(engine.name, engine.version)
     shape = model_shape(config, where)
     engine = replace(engine, drafter_layers=drafter_layers(shape, engine))
     try:
         memory = memory_budget(config, gpu, engine, where)
         account = _account(shape, engine, gpu, memory.kv_bytes)
-        check_starts(account, f"{where} on {gpu.name}")
+        if refuses_own_length or engine.max_model_len is not None:
+            check_starts(account, f"{where} on {gpu.name}")
     except CapacityError as error:
         raise CapacityError(f"{error}{_fitting(config, where, gpu, engine, shape)}") from error
     return KvOnGpu(engine, memory, account)
