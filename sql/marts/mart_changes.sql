@@ -6,8 +6,9 @@ with figures as (
         prompts.length_mean_tokens as prompt_mean_tokens, outputs.length_mean_tokens as output_mean_tokens,
         prompts.length_total_tokens as prompt_total_tokens, outputs.length_total_tokens as output_total_tokens,
         prompts.mean_change_factor as prompt_change_factor, outputs.mean_change_factor as output_change_factor,
-        held.kv_time_byte_s
+        held.kv_time_byte_s, coalesce(weeks.comparison_text, 'no earlier week to compare with') as comparison_text
     from dist_latency as demand
+    left join mart_coverage as weeks on demand.week = weeks.week
     inner join mart_lengths as prompts
         on
             demand.week = prompts.week and demand.deployment_id = prompts.deployment_id
@@ -42,9 +43,11 @@ select
     prompt_total_tokens, output_total_tokens, kv_time_byte_s,
     requests_change_factor, prompt_change_factor, output_change_factor, kv_time_change_factor,
     case
-        when previous_week is null then 'no earlier week to compare with'
+        when previous_week is null then comparison_text
         when requests_change_factor is null then 'no requests in ' || previous_week
         when mover[1] < 0.005 then 'as in ' || previous_week
+        when mover[3] >= 9
+            then format('largest mover since {}: {}, {:,.0f} times as much', previous_week, mover[2], 1 + mover[3])
         else format(
             'largest mover since {}: {}, {} {:.0f} %',
             previous_week, mover[2], case when mover[3] > 0 then 'up' else 'down' end, 100 * mover[1]

@@ -20,6 +20,15 @@ from mart_coverage
 where covered_ratio < 0.9
 union all
 select
+    thin.week, '(all)' as deployment_id, 'thin_week' as code,
+    format(
+        'this week is thin: {:,} requests, {}; {} has {:,}: choose it with --week {}',
+        thin.requests, thin.coverage_text, thin.fuller_week, fuller.requests, thin.fuller_week
+    ) as text
+from mart_coverage as thin
+inner join mart_coverage as fuller on thin.fuller_week = fuller.week
+union all
+select
     week, deployment_id, 'arrival_steps' as code,
     format('arrival stamps are in {:g} s steps: burstiness below that is not to be trusted', arrival_step_s) as text
 from dist_arrivals
@@ -36,8 +45,8 @@ union all
 select
     unserved.week, '(all)' as deployment_id, 'unserved_models' as code,
     format(
-        '{:,} of {:,} requests ask for {:,} models that no deployment serves: {}',
-        unserved.requests, coverage.requests, unserved.models, unserved.named
+        '{:,} of {:,} requests ask for {:,} model{} that no deployment serves: {}',
+        unserved.requests, coverage.requests, unserved.models, if(unserved.models = 1, '', 's'), unserved.named
     ) as text
 from unserved inner join mart_coverage as coverage on unserved.week = coverage.week
 union all

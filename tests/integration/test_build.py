@@ -172,6 +172,7 @@ def test_a_killed_build_leaves_the_published_file_and_the_next_one_sweeps(tmp_pa
 def write_plans(place: Home, week: str, needed_gpus: int) -> None:
     keys = {"run_id": "abc", "week": week, "deployment_id": "chat", "scenario_id": "today"}
     common = {"needed_gpus": needed_gpus, "needed_replicas": needed_gpus, "now_gpus": 2, "now_replicas": 2}
+    common["is_slo_reachable"] = True
     demands = [("kv", 1.2, 2, True), ("compute", 0.4, 1, False), ("latency", 0.9, 1, False)]
     replicas = [
         {"demand": d, "demand_replicas": n, "replicas_replicas": r, "is_binding": b, "provenance": "modelled", **common}
@@ -186,7 +187,7 @@ def write_plans(place: Home, week: str, needed_gpus: int) -> None:
 
 
 def test_plans_are_loaded_and_only_marts_are_rebuilt(tmp_path: Path) -> None:
-    place = write_lake(tmp_path, random_rows(seed=3, sessions=50))
+    place = write_lake(tmp_path, random_rows(seed=3, sessions=300))
     path = built(place)
     facts = {name: rows for name, rows in everything(path).items() if name.startswith(("stg_", "fct_", "dist_"))}
     assert rows_of(path, "select count(*) from mart_decision") == [(0,)]
