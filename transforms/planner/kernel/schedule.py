@@ -40,7 +40,7 @@ def schedule(s, replica, number):
     replica.prefill_pairs = 0.0
     replica.prefill_context = 0
     replica.sampled = 0
-    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+    for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         compute_chunk(s, replica, number, seat_at(s.seats, lists_at(s.lists, at).partial))
     if not replica.has_preempted:
         while replica.waiting > 0 and budget > 0 and replica.running < s.seat_count:
@@ -53,7 +53,7 @@ def schedule(s, replica, number):
 @inner
 def plan_chunks(s, replica, number, cap, budget):
     """Budget left after the chunks of the unfinished prompts, which are noted in their seats."""
-    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+    for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         seat = seat_at(s.seats, lists_at(s.lists, at).partial)
         seat.chunk = min(seat.target - seat.computed, cap, budget)
         budget -= seat.chunk
@@ -64,7 +64,7 @@ def plan_chunks(s, replica, number, cap, budget):
 def chunk_units(s, replica, number):
     """Units the planned chunks need."""
     total = 0
-    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+    for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         seat = seat_at(s.seats, lists_at(s.lists, at).partial)
         if seat.chunk > 0:
             slots = seat.computed + s.drafts

@@ -61,7 +61,7 @@ def execute(s, replica, number, until):
     seconds = series_sum(steps, first, slope)
     if s.has_series:
         sample(s, replica, number, steps, first, slope)
-    for at in range(number * s.seats, number * s.seat_count + replica.partials):
+    for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         seat = seat_at(s.seats, lists_at(s.lists, at).partial)
         request = request_at(s.requests, seat.request)
         request.kv_tokens += seat.computed * seconds
