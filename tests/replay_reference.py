@@ -74,6 +74,8 @@ class Engine:
         self.references: dict[int, int] = {}  # prefix block -> requests that refer to it
         self.evictable: OrderedDict[int, int] = OrderedDict()  # prefix block or session -> units, oldest first
         self.fraction = 0.0
+        self.decided = 0.0  # when the coming step was decided, if the engine has not been idle since
+        self.is_back_to_back = False
 
     @property
     def seats(self) -> int:
@@ -203,6 +205,8 @@ class Reference:
             self.give_back(engine, request)
         engine.lagging = [[], engine.lagging[0]]
         self.drop_timed_out(engine)
+        if not engine.is_back_to_back:
+            engine.decided = engine.clock.now
         preempted, scheduled = self.schedule_running(engine)
         if not preempted:
             scheduled += self.admit(engine, self.left)
@@ -212,6 +216,7 @@ class Reference:
             for request in [*engine.lagging[1], *engine.lagging[0]]:
                 self.give_back(engine, request)
             engine.lagging = [[], []]
+            engine.is_back_to_back = False
 
     def drop_timed_out(self, engine: Engine) -> None:
         now = engine.clock.now
@@ -270,6 +275,8 @@ class Reference:
         settings, admitted = self.settings, []
         while engine.waiting and budget > 0 and engine.seats < settings.max_num_seqs:
             request = engine.waiting[0]
+            if settings.async_lag_steps and request.arrived > engine.decided:
+                break
             total = request.prompt + request.made
             hit, ids = self.found(engine, request, total)
             chunk = min(total - hit, self.cap, budget)
@@ -282,7 +289,8 @@ class Reference:
                 break
             engine.running.append(engine.waiting.pop(0))
             if math.isnan(request.scheduled):
-                request.scheduled, request.cached = engine.clock.now, hit
+                request.scheduled = engine.decided if settings.async_lag_steps else engine.clock.now
+                request.cached = hit
             request.target, request.tokens, request.chunk = total, hit + chunk, chunk
             request.ids, request.seen_ids = list(ids), len(ids)
             request.shared_units, request.own_units = shared, need - shared
@@ -300,7 +308,8 @@ class Reference:
 
     def seconds(self, scheduled: list[Request]) -> float:
         costs, each = self.costs, 1 + self.settings.speculative_tokens
-        tokens = sampled = pairs = context = decoding = 0
+        tokens = sampled = context = decoding = prefilled = 0
+        pairs = 0.0
         for request in scheduled:
             context += request.tokens
             if request.tokens > request.target:
@@ -310,14 +319,17 @@ class Reference:
                 pairs += sum(request.tokens + draft for draft in range(each))
             else:
                 tokens += request.chunk
+                prefilled += request.tokens
                 sampled += request.tokens == request.target
-                pairs += sum(range(request.tokens - request.chunk + 1, request.tokens + 1))
+                pairs += costs.prefill_pair_ratio * sum(range(request.tokens - request.chunk + 1, request.tokens + 1))
+        mixed = context - prefilled if prefilled else 0
         compute = costs.token_compute_s * tokens + costs.sampled_compute_s * sampled + costs.pair_compute_s * pairs
-        memory = costs.weight_memory_s + costs.context_memory_s * context
+        memory = costs.weight_memory_s + costs.context_memory_s * context + costs.sequence_memory_s * decoding
         if costs.experts:
             touched = costs.experts * (1 - (1 - costs.experts_per_token / costs.experts) ** tokens)
             memory += costs.expert_memory_s * touched
-        return max(compute, memory) + costs.step_s + costs.sequence_s * decoding + costs.token_s * tokens
+        rest = costs.step_s + costs.sequence_s * decoding + costs.token_s * tokens + costs.mixed_context_s * mixed
+        return max(compute, memory) + rest
 
     def take_time(self, replica: int, scheduled: list[Request]) -> None:
         engine, settings = self.engines[replica], self.settings
@@ -328,6 +340,7 @@ class Reference:
             request.kv_unit_s += (request.own_units + request.shared_units) * seconds
         start, used = engine.clock.now, settings.pool.units - engine.free
         seats, waiting = engine.seats, len(engine.waiting)
+        engine.decided, engine.is_back_to_back = start, True
         engine.clock.add(seconds)
         self.spans.append((replica, start, engine.clock.now, seats, waiting, used))
         gained = 1

@@ -53,6 +53,7 @@ def result_of(settings: Settings, memory: Memory) -> ReplayResult:
         makespan_s=makespan_s,
         preempted=int(world["preempted"]),
         steps=int(world["steps"]),
+        peak_units=int(memory.tables["replicas"]["peak"].max()),
         jumps=int(world["jumps"]),
         series=_series(settings, memory, makespan_s) if settings.series else None,
     )

@@ -163,7 +163,8 @@ class Settings:
     reserve_full_prompt: bool = True
     lone_request_exempt: bool = True
     async_lag_steps: int = 0
-    """0 or 1."""
+    """0, or 1: a busy engine decides on a step when the one before it begins. Who came later waits for the next one,
+    a request counts as scheduled from then on, and one that ended keeps its seat and blocks for a step."""
     watermark: float = 0.0
     """Share of the pool kept free at admission while another request runs."""
     long_prefill_token_threshold: int = 0
@@ -239,6 +240,8 @@ class ReplayResult:
     """Preemptions, all requests together."""
     steps: int
     """Engine steps, all replicas together."""
+    peak_units: int
+    """Most units that one replica had in use at any time, without blocks that are merely cached."""
     jumps: int
     """Stretches of steps the kernel computed at once."""
     series: Series | None = None

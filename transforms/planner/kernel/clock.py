@@ -20,8 +20,8 @@ def terms(costs, decoding, prefill, sampled, pairs, context, drafts):
     each = 1 + drafts
     tokens = prefill + decoding * each
     compute = costs.token_compute_s * tokens + costs.sampled_compute_s * (sampled + decoding * each)
-    compute += costs.pair_compute_s * (pairs + decoding * (drafts * each) * 0.5)
-    memory = costs.weight_memory_s + costs.context_memory_s * context
+    compute += costs.pair_compute_s * (pairs * costs.prefill_pair_ratio + decoding * (drafts * each) * 0.5)
+    memory = costs.weight_memory_s + costs.context_memory_s * context + costs.sequence_memory_s * decoding
     if costs.experts > 0.0:
         untouched = (1.0 - costs.experts_per_token / costs.experts) ** tokens
         memory += costs.expert_memory_s * costs.experts * (1.0 - untouched)

@@ -20,13 +20,14 @@ KIND = _record(i8="block most units shift")
 """One kind of KV group: tokens of a block, most blocks, units of a block, log2(block) or −1."""
 
 REPLICA = _record(
-    f8="clock clock_low area area_low fraction prefill_pairs",
+    f8="clock clock_low area area_low fraction prefill_pairs decided",
     i8="counter advanced decoding context running free cached over head tail wait_head wait_tail waiting "
     "waiting_tokens partials lagging lag_old vacant ends caps outstanding left_now lru_head lru_tail next_sample "
-    "prefill sampled prefill_context has_preempted",
+    "prefill sampled prefill_context has_preempted is_busy peak",
 )
 """One engine. `counter` is the tokens each decoding sequence has advanced since the start, `advanced` of that in the
-last step; `context` Σ tokens with a slot over the decoding sequences in the next step; `area` ∫ counter dt."""
+last step; `decided` when the coming step was; `context` Σ tokens with a slot over the decoding sequences in the next
+step; `area` ∫ counter dt; `peak` most units in use so far."""
 
 SEAT = _record(
     f8="since since_low area area_low",

@@ -44,10 +44,20 @@ def schedule(s, replica, number):
         compute_chunk(s, replica, number, seat_at(s.seats, lists_at(s.lists, at).partial))
     if not replica.has_preempted:
         while replica.waiting > 0 and budget > 0 and replica.running < s.seat_count:
+            if is_too_early(s, replica):
+                break
             chunk = admit(s, replica, number, cap, budget)
             if chunk == 0:
                 break
             budget -= chunk
+
+
+@inner
+def is_too_early(s, replica):
+    """Whether the first in the queue came after the coming step was decided: with a lag, when the one before began."""
+    if s.lag == 0 or replica.waiting == 0:
+        return False
+    return request_at(s.requests, replica.wait_head).arrived > replica.decided
 
 
 @inner
@@ -128,7 +138,7 @@ def admit(s, replica, number, cap, budget):
     if s.caching:
         take_found(s, replica, number, seat, hit, ids)
     if np.isnan(own.scheduled):
-        own.scheduled = replica.clock
+        own.scheduled = replica.decided if s.lag > 0 else replica.clock
         own.cached = hit
     replica.free -= units - shared
     if replica.cached > replica.free:

@@ -10,7 +10,7 @@ from transforms.planner.kernel.outcome import complete, expire
 from transforms.planner.kernel.pool import note_crossings, steps_that_fit, units_of
 from transforms.planner.kernel.prefix import evict
 from transforms.planner.kernel.samples import sample
-from transforms.planner.kernel.schedule import schedule
+from transforms.planner.kernel.schedule import is_too_early, schedule
 from transforms.planner.kernel.seats import KEY_SHIFT, compensate, end_lag, output_limit, start_decoding
 from transforms.planner.kernel.tables import event_at, heap_at, lists_at, replica_at, request_at, seat_at
 
@@ -24,15 +24,20 @@ def advance(s, number, until):
             end_lag(s, replica, number, replica.lag_old)
         if s.timeout_s < np.inf:
             expire(s, replica, number)
+        if replica.is_busy == 0:
+            replica.decided = replica.clock
         schedule(s, replica, number)
         has_work = replica.decoding + replica.partials > 0
         if has_work:
             replica.left_now = 0
             execute(s, replica, number, until)
+            replica.is_busy = 1
             finish(s, replica, number)
         is_idle = replica.decoding + replica.partials == 0 and (replica.waiting == 0 or not has_work)
-        if replica.lagging > 0 and is_idle:
-            end_lag(s, replica, number, replica.lagging)
+        if is_idle:
+            replica.is_busy = 0
+            if replica.lagging > 0:
+                end_lag(s, replica, number, replica.lagging)
         if s.event_count > 0:
             until = min(until, event_at(s.events, 0).at)
 
@@ -53,12 +58,17 @@ def execute(s, replica, number, until):
     lead = (compute + compute_slope * replica.context) - (memory + memory_slope * replica.context)
     base, growth = (compute, compute_slope) if lead >= 0.0 else (memory, memory_slope)
     first = base + growth * replica.context + rest
+    if replica.prefill > 0:
+        first += s.mixed_context_s * replica.context
     slope, steps = growth * replica.decoding, 1
-    if replica.partials + replica.lagging + replica.has_preempted + drafts == 0:
+    if replica.partials + replica.lagging + replica.has_preempted + drafts == 0 and not is_too_early(s, replica):
         closing = (memory_slope - compute_slope) * replica.decoding
         steps = jump(s, replica, number, until, first, slope)
         steps = steps_until_switch(abs(lead), closing if lead >= 0.0 else -closing, steps)
     seconds = series_sum(steps, first, slope)
+    replica.decided = replica.clock
+    if steps > 1:
+        replica.decided += series_sum(steps - 1, first, slope) + replica.clock_low
     if s.has_series:
         sample(s, replica, number, steps, first, slope)
     for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
@@ -91,6 +101,7 @@ def jump(s, replica, number, until, first, slope):
 def move(s, replica, number, steps, first, slope, seconds):
     """Move the clock, the sums over time and all lengths by `steps` steps."""
     replica.free -= note_crossings(s, replica, number, steps, first, slope)
+    replica.peak = max(replica.peak, s.units - replica.free)
     if replica.cached > replica.free:
         evict(s, replica, number)
     ones = 0.5 * steps * (steps - 1)
