@@ -6,8 +6,11 @@ import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from flows.cli import main
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 ROWS = """TIMESTAMP,ContextTokens,GeneratedTokens
@@ -97,6 +100,56 @@ def test_weights_that_do_not_fit_name_the_smallest_tp(tmp_path: Path) -> None:
     line = review(tmp_path, place(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct"))
     assert "tensor_parallel_size" in line
     assert " 4" in line or " 2" in line
+
+
+LARGE = {"model": "meta-llama/Llama-3.1-70B-Instruct", "tp": 2}
+IMPOSSIBLE = {
+    "an engine that cannot start": (LARGE, ["deployment 'llama'", "the largest that fits is", "size 4"]),
+    "more requests than tokens of a step": (
+        {"extra": "max_num_batched_tokens = 64\nmax_num_seqs = 256"}, ["'llama'", "is below max_num_seqs = 256"],
+    ),
+    "no block": ({"extra": "block_size = 0"}, ["deployment 'llama'", "[engine]", "block_size = 0"]),
+    "less than no memory": ({"extra": "activation_bytes = -1"}, ["[engine]", "activation_bytes = -1", "bytes"]),
+    "a share of the GPU that is none": ({"extra": "gpu_memory_utilization = nan"}, ["gpu_memory_utilization", "nan"]),
+    "an endless promise": ({"extra": "[deployments.slo]\nttft_p95_s = inf"}, ["ttft_p95_s", "inf"]),
+    "a window of a month": ({"extra": '[deployments.slo]\nwindow = "700h"'}, ["deployment 'llama'", "[slo]", "700h"]),
+    "headroom that is no number": ({"extra": "[planning]\nheadroom_ratio = nan"}, ["planning.headroom_ratio", "nan"]),
+    "a time zone nobody has": ({"extra": '[planning]\ntimezone = "Mars/Olympus"'}, ["[planning]", "Mars/Olympus"]),
+    "a negative lead time": ({"extra": "[planning]\nlead_time_days = -3"}, ["[planning]", "lead_time_days = -3"]),
+    "a negative price": ({"extra": "[prices]\nH100-SXM-80GB = -2.0"}, ["[prices]", "H100-SXM-80GB", "-2.0"]),
+    "a price of a GPU that is none": (
+        {"extra": "[prices]\nH100-SXM-80G = 2.0"}, ["[prices]", "H100-SXM-80G", "did you mean 'H100-SXM-80GB'"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "words"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any],
+    words: list[str],
+) -> None:
+    """Run `main` in this process: starting Python for each refusal would take most of the time."""
+    fleet, home = place(tmp_path, **changes), tmp_path / "home"
+    options = ["review", "--no-prefect", "--home", str(home), "--fleet", str(fleet), "--json"]
+    monkeypatch.setattr(sys, "argv", ["kvledger", *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    lines = printed.err.strip().splitlines()
+    assert (ended.value.code, printed.out, len(lines)) == (2, "", 1), printed.err
+    assert all(word in lines[0] for word in (*words, "fleet.toml")), lines[0]
+    assert not list(home.rglob("*")), "something was written"
+
+
+def test_a_calibration_that_is_not_there(tmp_path: Path) -> None:
+    fleet = place(tmp_path)
+    fleet.write_text(fleet.read_text().replace('gpu = "', 'calibration = "absent.toml"\ngpu = "'))
+    line = review(tmp_path, fleet)
+    assert "absent.toml does not exist" in line
+    assert "deployment 'llama'" in line
 
 
 def test_a_home_that_another_run_holds(tmp_path: Path) -> None:
