@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from flows.discover import settings_id
+from flows.drift import drift_after, drift_of, read_drift, source_changes, without_files
 from flows.lake import (
     REJECTS_SCHEMA,
     Commit,
+    drift_path,
     manifest_path,
     reject_days,
     rejects_path,
@@ -23,6 +25,7 @@ from flows.lake import (
 from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import Entry, manifest_frame
 from flows.merge import DateMerge, Tally
+from flows.notes import doubted_settings
 from flows.resolving import NO_DECISIONS, day_number, decisions_of, lake_origin
 from flows.runs import open_run
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from flows.discover import Plan
     from flows.home import Home
+    from flows.notes import Note
     from flows.parts import Outcome
     from flows.progress import Progress
 
@@ -84,6 +88,14 @@ class Staged:
         return self.plan.action == "read" and self.plan.entry is not None
 
 
+@dataclass(frozen=True)
+class Committed:
+    """What was staged of each file with how many of its rows are new in the lake, and what there is to say of them."""
+
+    files: dict[Key, tuple[Staged, int]] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+
 @dataclass
 class Merged:
     """Rows loaded of each file, and rows of files that gave way to others."""
@@ -94,19 +106,23 @@ class Merged:
 
 def commit(
     home: Home, plans: Sequence[Plan], outcomes: Sequence[Outcome], entries: Mapping[Key, Entry], progress: Progress
-) -> dict[Key, tuple[Staged, int]]:
-    """Publish the next lake; gives what was staged of each file and how many of its rows are new in the lake."""
+) -> Committed:
+    """Publish the next lake."""
     read = zip(plans, outcomes, strict=True)
     staged = [Staged(plan, parts) for plan, parts in read if isinstance(parts, list) and parts]
     if not staged:
-        return {}
+        return Committed()
     pending = Commit(home)
     merged = _merge_requests(home, staged, entries, pending, progress)
     _merge_rejects(home, staged, pending)
     updated = _updated(entries, staged, merged)
     write_table(manifest_frame(updated.values()), pending.aside(manifest_path(home)))
+    before = without_files(read_drift(drift_path(home)), [file.key for file in staged if file.is_reread])
+    fresh = drift_of(staged, home.catalog)
+    write_table(drift_after(before, fresh), pending.aside(drift_path(home)))
     pending.publish()
-    return {file.key: (file, merged.loaded[file.key]) for file in staged}
+    loaded = {file.key: (file, merged.loaded[file.key]) for file in staged}
+    return Committed(loaded, [*doubted_settings(staged), *source_changes(before, fresh)])
 
 
 def _merge_requests(

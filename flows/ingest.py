@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from flows.home import Home
     from flows.manifest import Entry
+    from flows.notes import Note
     from flows.progress import Progress
     from transforms.fleet import Privacy, Source
 
@@ -66,12 +67,13 @@ class IngestResult:
     """What became of a run: its files, and warnings for the user."""
 
     files: list[FileResult] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Note] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
         """The run as the one JSON object of `kvledger ingest --json`."""
         totals = {count: self.total(count) for count in COUNTS[:-1]}
-        return {**totals, "files": [asdict(file) for file in self.files], "warnings": self.warnings}
+        files, warnings = [asdict(file) for file in self.files], [asdict(note) for note in self.warnings]
+        return {**totals, "files": files, "warnings": warnings}
 
     def total(self, count: str) -> int:
         """Sum over the files of `read`, `loaded`, `duplicates`, `rejected` or `ignored`."""
@@ -96,13 +98,13 @@ def ingest(
         plans, outcomes = parse(home, plans, privacy, progress=progress, executor=executor, digests=digests)
         with lake_damage_named(home):
             committed = commit(home, plans, outcomes, entries, progress)
-        files = _results(plans, outcomes, committed)
+        files = _results(plans, outcomes, committed.files)
         digests.save()
     except OSError as error:
         raise _trouble(home, error) from error
     finally:
         shutil.rmtree(home.staging / "runs", ignore_errors=True)
-    return IngestResult(files)
+    return IngestResult(files, committed.notes)
 
 
 def discover(

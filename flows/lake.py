@@ -39,6 +39,11 @@ def manifest_path(home: Home) -> Path:
     return home.lake / "manifest" / "files.parquet"
 
 
+def drift_path(home: Home) -> Path:
+    """The file that tells what each file and day of the lake had of known and unknown fields."""
+    return home.lake / "manifest" / "drift.parquet"
+
+
 def requests_path(home: Home, day: str) -> Path:
     """The first Parquet file of canonical rows that arrived on `day` (YYYY-MM-DD, UTC)."""
     return home.lake / "requests" / f"date={day}" / "part-0.parquet"

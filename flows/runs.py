@@ -86,12 +86,10 @@ def open_run(origin: int, info: dict[str, Any]) -> Run:
 
 
 def write_run(rows: pl.DataFrame, path: Path) -> dict[str, Any]:
-    """Write rows in order of arrival; gives where they are and what is in them, as a plain dict.
+    """Write rows, which are in order of arrival; gives where they are and what is in them, as a plain dict.
 
     Columns of one value are not written but named among the `constants`, those of none not at all.
     """
-    if not rows["arrived_at"].is_sorted():
-        rows = rows.sort("arrived_at", maintain_order=True)
     has_ids = rows["request_id"].null_count() < len(rows)
     days = rows["arrived_at"].dt.date().unique().sort()
     size_bytes = rows.estimated_size()

@@ -10,6 +10,7 @@ import polars as pl
 
 from flows.home import Home
 from flows.identifiers import tenant_key
+from flows.profile import Profile
 from flows.reading.records import RecordStream
 from flows.reading.rows import PartReader
 from flows.runs import write_run
@@ -52,6 +53,8 @@ def parse_part(job: PartJob) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     key = tenant_key(home.tenant_key) if job.is_hashed else None
     records = RecordStream(job.seen, job.start, job.end, job.is_last)
+    profile = Profile()
+    records.sample = profile.take_records
     reader = PartReader(records, job.source, job.source_file, key, home.catalog, {"ordinal": job.ordinal})
     held: list[Piece] = []
     runs: list[dict[str, Any]] = []
@@ -63,8 +66,8 @@ def parse_part(job: PartJob) -> dict[str, Any]:
         ignored += piece.ignored
         duplicates += piece.duplicates
         if sum(len(p.rows) for p in held) >= RUN_ROWS or sum(p.rows.estimated_size() for p in held) >= RUN_BYTES:
-            runs += _flush(held, folder, len(runs))
-    runs += _flush(held, folder, len(runs))
+            runs += _flush(held, folder, len(runs), profile)
+    runs += _flush(held, folder, len(runs), profile)
     return {
         "source_file": job.source_file,
         "runs": runs,
@@ -74,13 +77,18 @@ def parse_part(job: PartJob) -> dict[str, Any]:
         "status": records.status,
         "next_offset": records.next_offset,
         "has_open_tail": records.has_open_tail,
+        "profile": profile.summary(job.seen.columns),
     }
 
 
-def _flush(held: list[Piece], folder: Path, number: int) -> list[dict[str, Any]]:
+def _flush(held: list[Piece], folder: Path, number: int, profile: Profile) -> list[dict[str, Any]]:
     """Write what is held as one run in order of arrival and empty `held`; no run where there are no rows."""
     frames = [piece.rows for piece in held if len(piece.rows)]
     held.clear()
     if not frames:
         return []
-    return [write_run(pl.concat(frames), folder / f"{number:05}.arrow")]
+    rows = pl.concat(frames)
+    if not rows["arrived_at"].is_sorted():
+        rows = rows.sort("arrived_at", maintain_order=True)
+    profile.take_rows(rows)
+    return [write_run(rows, folder / f"{number:05}.arrow")]

@@ -77,7 +77,7 @@ def ingest(
     place = open_home(home)
     result = _run(place, sources, privacy, wait_s=wait, no_prefect=no_prefect)
     for warning in result.warnings:
-        print_note(f"warning: {warning}")
+        print_note(f"warning: {warning.text}")
     if json:
         print_json(result.summary())
     else:

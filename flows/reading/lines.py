@@ -32,6 +32,10 @@ class LineBatch:
     blank: int = 0
     too_long: list[tuple[int, str]] = field(default_factory=list)
 
+    def first(self, number: int) -> list[bytes]:
+        """The first so many lines."""
+        return self.lines[:number]
+
 
 @dataclass(frozen=True)
 class BareLines:
@@ -46,6 +50,10 @@ class BareLines:
     def lines(self) -> list[bytes]:
         """The lines without their ends."""
         return self.block[:-1].split(b"\n")
+
+    def first(self, number: int) -> list[bytes]:
+        """The first so many lines; the others are not split for them."""
+        return self.block[:-1].split(b"\n", number)[:number]
 
 
 @dataclass

@@ -19,7 +19,12 @@ from flows.reading.streams import ByteStream
 from transforms.fields.decode import one_after_the_other, parse, parse_slowly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+
+SAMPLED_RECORDS = 500
+"""Of each part so many records, the first, are looked at for names of fields (flows/profile.py): a new field may stand
+on few lines, but what a new release of a writer brings stands on most."""
 
 
 @dataclass
@@ -41,6 +46,8 @@ class RecordStream:
     next_offset: int = 0
     has_open_tail: bool = False
     ignored: int = 0
+    sample: Callable[[Sequence[bytes]], None] | None = None
+    """Is given the first JSON texts, once."""
     _stream: ByteStream = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +56,13 @@ class RecordStream:
 
     def batches(self) -> Iterator[LineBatch | BareLines]:
         """Batches of JSON texts with their positions."""
+        for batch in self._batches():
+            if self.sample is not None and batch.positions:
+                self.sample(batch.first(SAMPLED_RECORDS))
+                self.sample = None
+            yield batch
+
+    def _batches(self) -> Iterator[LineBatch | BareLines]:
         if self.seen.layout in ("document", "array"):
             yield self._elements()
         elif self.seen.layout == "csv":

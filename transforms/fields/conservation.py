@@ -7,6 +7,13 @@ from dataclasses import dataclass
 TOTAL_MISMATCH = "usage_total_mismatch"
 """The log's own total is not prompt + output, and no other setting would make it so."""
 
+SETTING_DOUBTS = {
+    f"{setting}_{fit}": (setting, fit)
+    for setting in ("cached_tokens", "reasoning_tokens")
+    for fit in ("inside", "outside")
+}
+"""Flags that prove a source setting wrong for a row: the setting, and the value under which the counts add up."""
+
 
 @dataclass(frozen=True)
 class Usage:
