@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from hypothesis import Phase, given, settings
@@ -12,8 +14,11 @@ from replay_reference import REFUSED, Reference
 from transforms.planner.replay import replay
 from transforms.planner.replay_types import (
     NO_LIMIT,
+    Caching,
     Pool,
     ReplayResult,
+    RequestedRule,
+    Router,
     Settings,
     TraceColumns,
 )
@@ -46,6 +51,9 @@ def costs(draw: st.DrawFn) -> StepCosts:
         step_s=draw(st.integers(0, 3)) * scale,
         sequence_s=draw(st.integers(0, 2)) * scale / 2,
         token_s=draw(st.integers(0, 1)) * scale / 4,
+        prefill_pair_ratio=draw(st.sampled_from([1.0, 0.25])),
+        sequence_memory_s=draw(st.integers(0, 1)) * scale,
+        mixed_context_s=draw(st.integers(0, 1)) * scale / 8,
         experts=draw(st.sampled_from([0.0, 8.0])),
         experts_per_token=2.0,
         expert_memory_s=scale,
@@ -112,6 +120,7 @@ def agree(trace: TraceColumns, engine: Settings, step: StepCosts) -> tuple[Repla
     assert got.output_tokens.tolist() == [r.made for r in rows]
     assert got.cached_tokens.tolist() == [r.cached for r in rows]
     assert got.steps == expected.steps
+    assert got.peak_units == max((used for *_, used in expected.spans), default=0)
     for column, value in (("arrived_s", "arrived"), ("kv_token_s", "kv_token_s"), ("kv_unit_s", "kv_unit_s")):
         np.testing.assert_allclose(getattr(got, column), [getattr(r, value) for r in rows], rtol=1e-9, atol=1e-12)
     for column, value in (("queue_s", "scheduled"), ("ttft_s", "first_token"), ("e2e_s", "end")):
@@ -125,3 +134,117 @@ def agree(trace: TraceColumns, engine: Settings, step: StepCosts) -> tuple[Repla
 def test_one_engine(data: st.DataObject) -> None:
     trace = data.draw(workloads())
     agree(trace, data.draw(engines(trace)), data.draw(costs()))
+
+
+@CASES
+@given(st.data())
+def test_limits_and_speculation(data: st.DataObject) -> None:
+    drafts = data.draw(st.integers(0, 2))
+    trace = data.draw(workloads())
+    blocks = st.sampled_from([4, 6])
+    engine = data.draw(engines(trace, drafts))
+    if drafts:
+        engine = replace(engine, pool=Pool(data.draw(st.integers(2, 20)), (data.draw(blocks),)))
+    engine = replace(
+        engine,
+        timeout_s=data.draw(st.sampled_from([math.inf, 24 * TICK, 96 * TICK])),
+        max_num_queued_reqs=data.draw(st.sampled_from([NO_LIMIT, 1, 3])),
+        max_num_queued_tokens=data.draw(st.sampled_from([NO_LIMIT, 20])),
+        requested_rule=data.draw(st.sampled_from([RequestedRule.IGNORE, RequestedRule.REJECT])),
+        speculative_tokens=drafts,
+        acceptance_ratio=data.draw(st.sampled_from([0.0, 0.3, 0.75, 1.0])),
+    )
+    requested = np.array([data.draw(st.integers(-1, 16)) for _ in range(trace.rows)], dtype=np.int32)
+    agree(replace(trace, requested_tokens=requested), engine, data.draw(costs()))
+
+
+def sessions_of(data: st.DataObject, trace: TraceColumns) -> TraceColumns:
+    """The trace with some requests caused by earlier ones, each in its parent's session."""
+    parent, session = np.full(trace.rows, -1, dtype=np.int32), np.zeros(trace.rows, dtype=np.int32)
+    for i in range(trace.rows):
+        parent[i] = data.draw(st.integers(-1, i - 1)) if i else -1
+        session[i] = session[parent[i]] if parent[i] >= 0 else i
+    delays = np.array([data.draw(st.integers(0, 12)) for _ in range(trace.rows)])
+    return replace(
+        trace,
+        parent=parent,
+        session=np.where(data.draw(st.booleans()), session, np.where(session % 3 == 2, -1, session)).astype(np.int32),
+        delay_s=delays * data.draw(st.sampled_from([TICK, TICK * ROUGH])),
+        from_start=np.array([data.draw(st.booleans()) for _ in range(trace.rows)]),
+    )
+
+
+@CASES
+@given(st.data())
+def test_sessions_on_several_replicas(data: st.DataObject) -> None:
+    trace = sessions_of(data, data.draw(workloads()))
+    engine = replace(
+        data.draw(engines(trace)),
+        replicas=data.draw(st.integers(1, 3)),
+        router=data.draw(st.sampled_from([r for r in Router if r != Router.PREFIX_AFFINITY])),
+        seed=data.draw(st.integers(0, 2**63 - 1)),
+        timeout_s=data.draw(st.sampled_from([math.inf, math.inf, 64 * TICK])),
+        max_num_queued_reqs=data.draw(st.sampled_from([NO_LIMIT, 2])),
+        failure_ends_session=data.draw(st.booleans()),
+    )
+    agree(trace, engine, data.draw(costs()))
+
+
+@CASES
+@given(st.data())
+def test_prefix_caching(data: st.DataObject) -> None:
+    trace = sessions_of(data, data.draw(workloads()))
+    if data.draw(st.booleans()):
+        trace = replace(trace, parent=trace.parent[:0], delay_s=trace.delay_s[:0], from_start=trace.from_start[:0])
+    block = data.draw(st.sampled_from([1, 2]))
+    tokens = block * data.draw(st.sampled_from([1, 2]))
+    chains = st.sampled_from(
+        [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 8, 9, 10, 11, 12], [0, 13, 14, 15], [16, 17, 18, 19, 20]]
+    )
+    ids = [data.draw(chains)[: int(p) // tokens] for p in trace.prompt_tokens]
+    common = [data.draw(st.integers(0, 14)) for _ in ids] if data.draw(st.booleans()) else []
+    trace = replace(
+        trace,
+        block_offsets=np.cumsum([0, *map(len, ids)]).astype(np.int64),
+        block_ids=np.array([*chain(*ids)], dtype=np.int32),
+        shared_tokens=np.array(common, dtype=np.int32),
+    )
+    most = math.ceil(largest_of(trace) / block)
+    window = data.draw(st.booleans())
+    engine = replace(
+        data.draw(engines(trace)),
+        pool=Pool(
+            data.draw(st.integers(most, 4 * most)) + 2 * window,
+            (block, 2) if window else (block,),
+            (NO_LIMIT, 2) if window else (NO_LIMIT,),
+            (1, 1) if window else (1,),
+        ),
+        caching=data.draw(st.sampled_from([Caching.BLOCK_IDS, Caching.SESSION])),
+        prefix_block_tokens=tokens,
+        replicas=data.draw(st.integers(1, 2)),
+        router=data.draw(st.sampled_from([Router.ROUND_ROBIN, Router.PREFIX_AFFINITY, Router.SESSION_AFFINITY])),
+        affinity_slack_requests=data.draw(st.sampled_from([1, 32])),
+        timeout_s=data.draw(st.sampled_from([math.inf, math.inf, 64 * TICK])),
+    )
+    agree(trace, engine, data.draw(costs()))
+
+
+@settings(CASES, max_examples=60)
+@given(st.data())
+def test_closed_loop_and_series(data: st.DataObject) -> None:
+    trace = data.draw(workloads())
+    trace = replace(trace, arrived_s=trace.arrived_s * 64)
+    step = StepCosts(*(value * 64 for value in data.draw(costs())[:8]))
+    engine = replace(
+        data.draw(engines(trace)),
+        closed_loop_requests=data.draw(st.sampled_from([0, 0, 1, 3])),
+        replicas=data.draw(st.integers(1, 2)),
+        series=True,
+    )
+    got, expected = agree(trace, engine, step)
+    assert got.series is not None
+    start = 0.0 if engine.closed_loop_requests else float(trace.arrived_s[0])
+    for i, second in enumerate(got.series.t_s):
+        seen = (got.series.running[i], got.series.waiting[i], got.series.used_units[i])
+        assert seen == expected.sampled(int(second), start), second
+        assert math.isclose(got.series.mean_used_units[i], expected.mean_used(int(second), start), abs_tol=1e-9)

@@ -125,8 +125,8 @@ def stop_decoding(s, replica, number, place):
         area = (replica.area - seat.area) + (replica.area_low - seat.area_low)
         request.kv_tokens += seat.base * span + area
         request.kv_units += decode_unit_s(s, replica, seat, place, span)
-    seat.tokens = slots_held(s, replica, seat) - s.drafts
-    seat.held = units_of(s, seat.tokens + s.drafts)
+    seat.tokens = seat.base + replica.counter - 1
+    seat.held = units_of(s, slots_held(s, replica, seat))
 
 
 @inner
