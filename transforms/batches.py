@@ -37,7 +37,8 @@ class Table:
     """Cells of one file as text columns: what the columnar reader hands to `mapped` and its kin.
 
     `cells` has one String column a field (NULL where absent). Under `json` a cell is the JSON text of the value
-    (`"13"` and `13` differ); otherwise it is the bare text of a CSV cell. `flags` is a List(String) per row.
+    (`"13"` and `13` differ); otherwise it is the bare text of a CSV cell, or Int64 where the field is one of the
+    mapping's `whole_fields` and every cell was a whole number. `flags` is a List(String) per row.
     """
 
     source_file: str

@@ -13,6 +13,7 @@ from transforms.fields.numbers import PER_SECOND
 from transforms.fields.outcome import outcome
 from transforms.finish import FORMAT_SCHEMA
 from transforms.fleet import Source
+from transforms.plausible import COUNTS
 from transforms.source_settings import check_settings
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "ignore": ("present",),
 }
 """Tables of a mapping file that are no columns, and their keys."""
+WHOLE = frozenset((*COUNTS, "attempt", "turn", "prefix_block_tokens"))
+"""Columns of whole numbers."""
 PICK_KEYS: Mapping[str, tuple[type, str]] = {
     "field": (str, "the name of a field"),
     "unit": (str, "a unit of time"),
@@ -70,6 +73,17 @@ class FieldMap:
         """Every field the mapping reads, each once."""
         named = [pick.field for picks in self.picks.values() for pick in picks if pick.field]
         return tuple(dict.fromkeys([*named, *self.ignored_if]))
+
+    @property
+    def whole_fields(self) -> frozenset[str]:
+        """Fields that are read as whole numbers and as nothing else."""
+        others = {
+            pick.field
+            for target, picks in self.picks.items()
+            for pick in picks
+            if target not in WHOLE or pick.words or pick.missing
+        }
+        return frozenset(self.fields) - others - frozenset(self.ignored_if)
 
 
 def parse_mapping(document: Mapping[str, Any] | None, where: str = "mapping") -> FieldMap:

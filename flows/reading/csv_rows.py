@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     Places = np.ndarray[Any, Any]
 
 QUOTE, NEWLINE = 34, 10
@@ -34,13 +36,16 @@ class CsvRows:
     cells: pl.DataFrame
 
 
-def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...]) -> CsvRows:
-    """The records of `block`, which begins and ends with whole records, as columns of texts ("" is NULL)."""
+def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Container[str] = ()) -> CsvRows:
+    """The records of `block`, which begins and ends with whole records, as columns of texts ("" is NULL).
+
+    The columns `whole` are integers where the block is plain and all their cells are whole numbers.
+    """
     if b'"' not in block:
         ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == NEWLINE)
         starts = _starts(ends)
         is_even = block.count(delimiter.encode()) == len(ends) * (len(names) - 1) and int((ends - starts).min()) > 1
-        cells = _strictly(block, names, delimiter, len(ends)) if is_even else None
+        cells = _plainly(block, names, delimiter, len(ends), whole=whole) if is_even else None
         if cells is not None:
             every = np.ones(len(ends), dtype=bool)
             return CsvRows(CsvSpans(starts, ends, every, ~every), cells)
@@ -66,6 +71,19 @@ def csv_spans(block: bytes, delimiter: str, width: int) -> CsvSpans:
 
 def _starts(ends: Places) -> Places:
     return np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1] + 1]) if len(ends) else ends
+
+
+def _plainly(
+    data: bytes, names: tuple[str, ...], delimiter: str, rows: int, *, whole: Container[str]
+) -> pl.DataFrame | None:
+    """`_strictly`, with integers in the columns `whole` where Polars finds nothing else in them."""
+    schema = {name: pl.Int64() if name in whole else pl.String() for name in names}
+    try:
+        frame = pl.read_csv(data, has_header=False, schema=schema, separator=delimiter, quote_char=None)
+    except pl.exceptions.PolarsError:
+        return _strictly(data, names, delimiter, rows)
+    is_right = len(frame) == rows and frame.width == len(names)
+    return frame if is_right else _strictly(data, names, delimiter, rows)
 
 
 def _strictly(data: bytes, names: tuple[str, ...], delimiter: str, rows: int) -> pl.DataFrame | None:

@@ -80,13 +80,15 @@ class TableStream:
 
     def _csv_tables(self) -> Iterator[TableBatch]:
         names = self.records.seen.columns
+        integers = self.mapping.whole_fields
         is_headed = self.records.start == 0
         for whole, position in self.records.csv_blocks():
             begin = whole.find(b"\n") + 1 if is_headed else 0
             self.records.ignored += is_headed
             is_headed = False
             if block := whole[begin:]:
-                yield self._csv_table(csv_rows(block, self.records.seen.delimiter, names), block, position + begin)
+                rows = csv_rows(block, self.records.seen.delimiter, names, integers)
+                yield self._csv_table(rows, block, position + begin)
 
     def _csv_table(self, rows: CsvRows, block: bytes, position: int) -> TableBatch:
         known = rows.cells.columns

@@ -136,3 +136,13 @@ def test_columns_of_public_traces_in_another_order(read):
         origin="2026-03-01T00:00:00Z",
     ).rows
     assert burst.select("prompt_tokens", "output_tokens", "status").row(0) == (7, None, "error")
+
+
+@pytest.mark.parametrize("odd", ["1e1", "", "-5", "1_0", " 7", "true"])
+def test_whole_numbers_of_csv_are_the_same_on_the_fast_way_and_on_the_other(read, odd):
+    mapping = {**NOON, "request_id": "id", "prompt_tokens": "p", "output_tokens": "o"}
+    rows = f"id,p,o\na,1,2\nb,{odd},3\nc,4,5\n"
+    fast, quoted = (read("mapped", log, "log.csv", map=mapping) for log in (rows, rows.replace("\na,", '\n"a",')))
+    shown = ("request_id", "prompt_tokens", "output_tokens", "flags")
+    assert fast.rows.select(shown).equals(quoted.rows.select(shown))
+    assert [reject.reason for reject in fast.rejects] == [reject.reason for reject in quoted.rejects]

@@ -50,7 +50,9 @@ def texts(cells: pl.Series, *, is_json: bool) -> pl.Series:
 
 
 def counts(cells: pl.Series, *, is_json: bool) -> Column:
-    """Whole numbers ≥ 0 as Int64, with the rules of `numbers.count`."""
+    """Whole numbers ≥ 0 as Int64, with the rules of `numbers.count`; cells may be whole numbers already."""
+    if cells.dtype == pl.Int64:
+        return _without_negative(cells)
     bare = texts(cells, is_json=is_json)
     whole = bare.cast(pl.Int64, strict=False)
     left = bare.is_not_null() & whole.is_null()

@@ -18,8 +18,8 @@ from transforms.fields.usage import settle_usage
 from transforms.fields.words import finish_status, finish_word
 from transforms.finish import INSTANTS
 from transforms.flags import flagged
-from transforms.mapping import FieldMap, Pick, parse_mapping
-from transforms.plausible import COUNTS, DURATIONS
+from transforms.mapping import WHOLE, FieldMap, Pick, parse_mapping
+from transforms.plausible import DURATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ FORMAT = "mapped"
 UNIT = "line"
 DEFAULTS: Mapping[str, Any] = {}
 HASH_BLOCK_MISMATCH = "hash_block_mismatch"
-WHOLE = {*COUNTS, "attempt", "turn", "prefix_block_tokens"}
 WORDS = ("status", "served_by", "operation", "finish_reason", "flags")
 """Columns of few distinct words."""
 MAX_WORD_CHARACTERS = 64
