@@ -62,7 +62,7 @@ def parse(
     with progress("reading logs", sum(map(len, parts))) as advance:
         for plan, digest, futures in zip(plans, sums, parts, strict=True):
             try:
-                outcomes.append(_outcome(plan, futures, advance))
+                outcomes.append(_outcome(plan, futures, advance, home.catalog))
             except (InputError, ConfigError) as error:
                 for future in (f for fs in parts for f in fs):
                     future.cancel()
@@ -71,22 +71,22 @@ def parse(
     return done, outcomes
 
 
-def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any) -> Outcome:
+def _outcome(plan: Plan, futures: list[Future[dict[str, Any]]], advance: Any, catalog: Path) -> Outcome:
     results = []
     try:
         for future in futures:
             results.append(future.result())
             advance()
-        _check_used(plan, results)
+        _check_used(plan, results, catalog)
     except InputError as error:
-        reason = _lacking(plan, str(error)) if str(error).startswith(LACKS_COLUMN) else str(error)
+        reason = _lacking(plan, str(error), catalog) if str(error).startswith(LACKS_COLUMN) else str(error)
         if plan.found.is_named:
             raise InputError(reason) from error
         return reason
     return results
 
 
-def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
+def _check_used(plan: Plan, results: list[dict[str, Any]], catalog: Path) -> None:
     """InputError where nothing of a new file is of use: it cannot serve, has another format, or is damaged throughout.
 
     What would serve in place of a log that cannot comes before what was amiss when it was read as something else.
@@ -99,21 +99,21 @@ def _check_used(plan: Plan, results: list[dict[str, Any]]) -> None:
     name = plan.found.source.format
     rejects = [reject for part in results for reject in part["rejects"]]
     if rejects:
-        hint = _likely(plan) or "; check --format and the file"
+        hint = _likely(plan, catalog) or "; check --format and the file"
         raise InputError(f"no record could be read as {name} ({len(rejects)} rejected: {rejects[0][1]}){hint}")
     ignored = sum(part["ignored"] - (part["status"] == "growing") for part in results)
-    if ignored > 0 and claim(name, _head(plan)) is None:
+    if ignored > 0 and claim(name, _head(plan), catalog) is None:
         raise InputError(f"nothing in it is of format {name} ({ignored} ignored); check --format and the file")
 
 
-def _lacking(plan: Plan, reason: str) -> str:
+def _lacking(plan: Plan, reason: str, catalog: Path) -> str:
     """Why a file without a column of its format is refused: what would serve in its place, or what it looks like."""
-    return advice(_head(plan)) or reason + _likely(plan)
+    return advice(_head(plan)) or reason + _likely(plan, catalog)
 
 
-def _likely(plan: Plan) -> str:
+def _likely(plan: Plan, catalog: Path) -> str:
     """What the file looks like when it is not what was asked, as the end of a line; empty if like nothing known."""
-    return likely(name for name in candidates(_head(plan)) if name != plan.found.source.format)
+    return likely(name for name in candidates(_head(plan), catalog) if name != plan.found.source.format)
 
 
 def _head(plan: Plan) -> Head:

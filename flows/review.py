@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from flows.execution import Stages
     from flows.fleet import LoadedFleet
     from flows.home import Home
+    from flows.notes import Note
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Reviewed:
 
     report: Reported
     ingested: str
+    notes: list[Note]
+    """Of the ingest: settings disproved, sources that changed."""
 
 
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
@@ -51,7 +54,7 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     chosen = published_plan(home, loaded, catalog, week) if is_current else None
     if chosen is None:
         chosen = _publish_week(stages, home, loaded, catalog, week, is_current=is_current)
-    return Reviewed(stages.run("report", report, home, chosen, loaded.path), ingest_line(ingested))
+    return Reviewed(stages.run("report", report, home, chosen, loaded.path), ingest_line(ingested), ingested.warnings)
 
 
 def _publish_week(

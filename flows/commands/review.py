@@ -13,7 +13,7 @@ from flows.commands.options import (
 )
 from flows.home import locked
 from flows.log import log_to_home
-from flows.printing import print_json, print_line
+from flows.printing import print_json, print_line, print_note
 
 
 def review(
@@ -34,6 +34,8 @@ def review(
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
         reviewed = way.run("review", lambda stages: review_week(stages, place, loaded, week))
+    for note in reviewed.notes:
+        print_note(f"warning: {note.text}")
     if json:
         print_json(reviewed.report.summary)
         return

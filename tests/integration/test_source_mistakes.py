@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from ingesting import ingested
@@ -13,7 +15,7 @@ from flows.home import Home
 from flows.review import check_request
 from flows.sources import check_format, check_sources
 from transforms.errors import ConfigError, InputError
-from transforms.mapping import parse_mapping
+from transforms.mapping import BESIDE, PICK_KEYS, TARGETS, parse_mapping
 
 SOURCE = '[[sources]]\nname = "gateway"\nformat = "{form}"\npath = "a.csv"\n{more}\n'
 DEPLOYMENT = """
@@ -95,6 +97,16 @@ def test_every_shipped_format_can_be_used(tmp_path):
     from transforms.fleet import Source
 
     check_sources([Source(name, "x") for name in format_names() if name != "mapped"], tmp_path, tmp_path)
+
+
+def test_the_readme_names_every_column_and_key_of_a_mapping():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    tables = text[text.index("Columns a mapping may set") : text.index("`kvledger ingest gateway.jsonl")]
+    named = set(re.findall(r"`([a-z_0-9]+)`", tables))
+    assert named >= {*TARGETS, *PICK_KEYS}
+    assert {f"[{table}" for table in BESIDE} == set(re.findall(r"\[(?:ignore|recognise|settings)", tables))
+    columns = tables[: tables.index("A column is")]
+    assert set(re.findall(r"`([a-z_0-9]+)`", columns)) - {"stg_requests"} == set(TARGETS)
 
 
 def test_settings_of_a_mapping_hold(tmp_path):

@@ -70,6 +70,24 @@ def test_a_log_of_the_format_without_a_request_is_read(tmp_path):
     assert (counts(result), result.files[0].status, result.files[0].ignored) == ((0, 0, 0, 0), "complete", 1)
 
 
+def test_a_format_of_one_s_own_is_told_from_others(tmp_path):
+    folder = tmp_path / "home" / "catalog" / "formats"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(
+        'arrived_at = "at"\n[ignore]\npresent = ["tool"]\n[recognise]\nkeys = ["at", "svc"]\n'
+    )
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines({"at": "2026-03-01T10:00:00Z", "svc": "a", "tool": 1}))
+    for form in ("mine", "auto"):
+        assert ingested(tmp_path / "home", path, form=form).files[0].source == "mine"
+    path.write_text(lines({"tool": 1}, {"tool": 2}))
+    with pytest.raises(InputError, match=r"nothing in it is of format mine \(2 ignored\)"):
+        ingested(tmp_path / "home", path, form="mine")
+    path.write_text(lines({"at": "2026-03-01T10:00:00Z", "svc": "a"}))
+    with pytest.raises(InputError, match="is not in format litellm; it looks like mine; use --format mine"):
+        ingested(tmp_path / "home", path, form="litellm")
+
+
 def test_replay_refuses_another_format_too(files):
     with pytest.raises(InputError, match="it looks like litellm"):
         read_rows(files["litellm"].path, Source("langfuse", ""))
