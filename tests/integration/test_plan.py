@@ -124,3 +124,18 @@ def test_a_fleet_without_a_known_clock_is_refused_before_anything_is_read(home: 
     with pytest.raises(CatalogError, match="not for pipeline_parallel_size = 2"):
         check_request(home, fleet, None)
     check_request(home, write_fleet(home), None)
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [FLEET.replace('serves = ["chat-model"]', 'serves = ["other"]'), FLEET.replace("Asia/Kolkata", "UTC")],
+    ids=["serves", "timezone"],
+)
+def test_stale_facts_are_not_planned_on(home: Home, edited: str) -> None:
+    """Who serves a model is in the facts: after an edit of the fleet file they are those of another fleet."""
+    before = digests(home)
+    fleet = write_fleet(home, edited)
+    with pytest.raises(DataError, match=r"built from another fleet file, .*fleet\.toml.*; run kvledger build"):
+        plan(home, fleet, load_catalog(home), None, no_progress)
+    assert digests(home) == before
+    write_fleet(home)
