@@ -42,8 +42,8 @@ DELIMITERS = (",", "\t", ";", "|")
 class Look:
     """One file as it lies there.
 
-    `layout`: "lines" (JSON lines or text), "document" (one JSON object over many lines), "array" (one JSON array),
-    "csv", "parquet" or "empty" (no record in it). `columns` is the header of a CSV.
+    `layout`: "lines" (JSON lines or text), "events" (server-sent events), "document" (one JSON object over many lines),
+    "array" (one JSON array), "csv", "parquet" or "empty" (no record in it). `columns` is the header of a CSV.
     """
 
     path: Path
@@ -113,6 +113,8 @@ def compression_of(magic: bytes) -> str:
     return "framed" if magic[FRAME_LENGTH_BYTES:].startswith(ZSTD_MAGIC) else "none"
 
 
+EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How lines of a stream of server-sent events begin (html.spec.whatwg.org, server-sent events)."""
 ARRAY_STARTS = (b"", b"{", b"[", b'"', b"]")
 """What may follow the bracket of a JSON array of records."""
 
@@ -120,6 +122,8 @@ ARRAY_STARTS = (b"", b"{", b"[", b'"', b"]")
 def layout_of(lines: list[bytes]) -> str:
     """How records lie in a file that begins with `lines`; a damaged first line does not decide it."""
     first = lines[0]
+    if any(event_data(line) for line in lines) and all(line.startswith(EVENT_STARTS) for line in lines):
+        return "events"
     if first.startswith(b"[") and first[1:].lstrip()[:1] not in ARRAY_STARTS:
         return "lines"  # of text that begins with a time in brackets
     has_records = any(line.startswith(b"{") and _parses(line) for line in lines[1:])
@@ -132,6 +136,12 @@ def layout_of(lines: list[bytes]) -> str:
     if is_whole or len(lines) == 1:
         return "lines"
     return "document" if goes_on or not has_records else "lines"
+
+
+def event_data(line: bytes) -> bytes:
+    """The JSON object that a line of a stream of server-sent events carries; empty for its other lines."""
+    data = line.removeprefix(b"data:").lstrip()
+    return data if len(data) < len(line) and data.startswith(b"{") else b""
 
 
 def whole_document(stream: ByteStream) -> bytes:
@@ -200,6 +210,8 @@ def _parses(line: bytes) -> bool:
 
 def _records(path: Path, compression: str, layout: str, lines: list[bytes]) -> tuple[dict[str, Any], ...]:
     values: list[Any] = []
+    if layout == "events":
+        lines, layout = [data for line in lines if (data := event_data(line))], "lines"
     if layout == "lines":
         for line in lines[:HEAD_LINES]:
             try:

@@ -14,7 +14,7 @@ import msgspec
 
 from flows.reading.csv_rows import csv_spans
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
-from flows.reading.look import Look, whole_document
+from flows.reading.look import Look, event_data, whole_document
 from flows.reading.streams import ByteStream
 from transforms.fields.decode import one_after_the_other, parse, parse_slowly
 
@@ -67,12 +67,29 @@ class RecordStream:
             yield self._elements()
         elif self.seen.layout == "csv":
             yield from self._csv_rows()
+        elif self.seen.layout == "events":
+            yield from self._events()
         elif self.seen.layout == "lines":
             reader = LineReader(self._stream, self.start, self.batch_bytes)
             yield from reader.batches()
             yield self._last(reader)
         if self._stream.is_cut_off:
             self.status = "truncated"
+
+    def _events(self) -> Iterator[LineBatch]:
+        """What the lines of server-sent events carry; their other lines (`event:`, `[DONE]`) count as blank ones."""
+        reader = LineReader(self._stream, self.start, self.batch_bytes)
+        for batch in reader.batches():
+            told = zip(map(event_data, batch.lines), batch.positions, strict=True)
+            kept = [(data, position) for data, position in told if data]
+            blank = batch.blank + len(batch.lines) - len(kept)
+            yield LineBatch([data for data, _ in kept], [position for _, position in kept], blank, batch.too_long)
+        last = event_data(clean(reader.tail, reader.tail_position))
+        self.next_offset = reader.tail_position + len(reader.tail)
+        if last and _parses(last):
+            yield LineBatch([last], [reader.tail_position])
+        elif reader.tail.strip():
+            self.ignored += 1
 
     def csv_blocks(self) -> Iterator[tuple[bytes, int]]:
         """Blocks of whole CSV records with their offsets; a quoted cell may hold line ends."""
