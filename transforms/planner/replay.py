@@ -35,21 +35,23 @@ def replay(trace: TraceColumns, settings: Settings, costs: StepCosts) -> ReplayR
 
 
 def result_of(settings: Settings, memory: Memory) -> ReplayResult:
-    """Results from the kernel's records."""
+    """Results as views of the kernel's records, whose times become relative to the request's arrival."""
     rows, world = memory.tables["requests"], memory.world[0]
     makespan_s = float(world["end_s"] - world["start_s"])
+    for name in ("scheduled", "first_token", "end"):
+        rows[name] -= rows["arrived"]
     return ReplayResult(
-        status=rows["status"].copy(),
-        arrived_s=rows["arrived"].copy(),
-        queue_s=rows["scheduled"] - rows["arrived"],
-        ttft_s=rows["first_token"] - rows["arrived"],
-        e2e_s=rows["end"] - rows["arrived"],
-        output_tokens=rows["made"].copy(),
-        cached_tokens=rows["cached"].copy(),
-        preemptions=rows["preemptions"].copy(),
-        replica=rows["replica"].copy(),
-        kv_token_s=rows["kv_tokens"].copy(),
-        kv_unit_s=rows["kv_units"].copy(),
+        status=rows["status"],
+        arrived_s=rows["arrived"],
+        queue_s=rows["scheduled"],
+        ttft_s=rows["first_token"],
+        e2e_s=rows["end"],
+        output_tokens=rows["made"],
+        cached_tokens=rows["cached"],
+        preemptions=rows["preemptions"],
+        replica=rows["replica"],
+        kv_token_s=rows["kv_tokens"],
+        kv_unit_s=rows["kv_units"],
         makespan_s=makespan_s,
         preempted=int(world["preempted"]),
         steps=int(world["steps"]),
@@ -64,9 +66,9 @@ def _series(settings: Settings, memory: Memory, makespan_s: float) -> Series:
     rows = memory.tables["samples"][: int(np.ceil(makespan_s))]
     return Series(
         t_s=np.arange(1.0, len(rows) + 1.0),
-        running=rows["running"].copy(),
-        waiting=rows["waiting"].copy(),
-        used_units=rows["used"].copy(),
-        mean_used_units=rows["area"].copy(),
+        running=rows["running"],
+        waiting=rows["waiting"],
+        used_units=rows["used"],
+        mean_used_units=rows["area"],
         pool_units=settings.pool.units * settings.replicas,
     )
