@@ -20,7 +20,7 @@ from reports.words import LABELS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TRAFFIC = ("mart_decision", "mart_arrivals", "mart_lengths", "mart_latency")
+TRAFFIC = ("mart_arrivals", "mart_lengths", "mart_latency")
 """Tables that have rows of every deployment with requests."""
 
 

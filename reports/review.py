@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from reports.blocks import text
 from reports.chapters import deployment_chapter, fleet_chapter, sources_chapter
 from reports.marts import ALL, Marts, only, rows
@@ -15,6 +17,11 @@ from reports.words import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+UNSERVED = "unserved_models"
+SAID = ("slo_unreachable", "no_traffic", "no_interval")
+"""Warnings that the decision itself says (action, objective, how sure); the table and the JSON have them too."""
 
 
 def review_page(marts: Marts, week: str, versions: Mapping[str, str], commands: Sequence[str]) -> Page:
@@ -44,7 +51,8 @@ def coverage(marts: Marts) -> str:
     """How many requests the week has and how much of it is covered, in one phrase."""
     row = only(marts, "mart_coverage")
     words = row["coverage_text"] or f"{percent(row['covered_ratio'])} of the week covered"
-    return f"{compact(row['requests'])} requests · {words}"
+    noun = "request" if row["requests"] == 1 else "requests"
+    return f"{compact(row['requests'])} {noun} · {words}"
 
 
 def fleet_line(marts: Marts) -> str:
@@ -62,17 +70,17 @@ def fleet_line(marts: Marts) -> str:
 
 
 def warning_lines(marts: Marts) -> tuple[str, ...]:
-    """The week's warnings, each once with the deployments it is about; those about the whole fleet first."""
+    """The week's warnings that the decision does not say itself, each once with the deployments it is about.
+
+    Those about the whole fleet stand first, that nobody serves some requests before all.
+    """
+    frame = rows(marts, "mart_warnings", severity="warning").filter(~pl.col("code").is_in(SAID))
+    order = (pl.col("code") != UNSERVED, pl.col("deployment_id") != ALL, "deployment_id", "code")
     about: dict[str, list[str]] = {}
-    for row in rows(marts, "mart_warnings", severity="warning").sort("deployment_id", "code").iter_rows(named=True):
+    for row in frame.sort(*order).iter_rows(named=True):
         about.setdefault(str(row["text"]), []).append(str(row["deployment_id"]))
-    lines = [(_names(names), words) for words, names in about.items()]
-    return tuple(f"{names}: {words}" if names else sentence(words) for names, words in sorted(lines, key=_fleet_first))
-
-
-def _fleet_first(line: tuple[str, str]) -> bool:
-    return line[0] != ""
+    return tuple(f"{_names(names)}: {words}" if ALL not in names else sentence(words) for words, names in about.items())
 
 
 def _names(deployments: Sequence[str]) -> str:
-    return "" if ALL in deployments else ", ".join(shortened(name) for name in deployments)
+    return ", ".join(shortened(name) for name in deployments)

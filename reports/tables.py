@@ -235,16 +235,16 @@ def decisions(marts: Marts) -> Table:
         Column("now_gpus", "GPUs now", whole),
         Column("previous_needed_gpus", "Needed last week", whole),
         Column("binding_demand", "Binds", demand_word, is_text=True),
-        Column("headroom_factor", "Over the peak", percent),
-        Column("headroom_ratio", "Asked over the peak", percent),
+        Column("headroom_factor", "Headroom over peak", percent),
+        Column("headroom_ratio", "Asked", percent),
         Column("is_slo_reachable", "Objective in reach", yes_no, is_text=True),
         Column("kv_time_change_factor", "KV·time since last week", change),
         Column("now_cost_usd_per_hour", "Cost now", usd_per_hour),
         Column("cost_usd_per_hour", "Cost needed", usd_per_hour),
         Column("provenance", "Label", text, is_text=True),
     ], "mart_decision", empty="No deployment has traffic this week.",
-        note="Over the peak: what today's replicas offer over the peak of what binds, less one; the fleet file asks "
-        "for as much. GPUs needed contain it and the spare replica. From and to: ends of the 90 % interval.",
+        note="Headroom: what today's replicas offer over the peak of what binds, less one; asked: by the fleet file, "
+        "on the same scale. GPUs needed contain it and the spare replica. From and to: ends of the 90 % interval.",
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ PHASES = ("decode", "prefill", "tool_wait")
 PHASE_LABELS: Mapping[str, str] = {
     "decode": "decode",
     "prefill": "prefill",
-    "tool_wait": "tool wait, if pinned",
+    "tool_wait": "pinned waits",
 }
 
 

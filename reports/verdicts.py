@@ -37,6 +37,7 @@ MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
 NO_TRAFFIC = "no traffic this week"
+NOT_SIZED = "not sized"
 NOTHING = "No deployment has traffic this week: there is nothing to decide."
 LEAST_UNSERVED_RATIO = 0.01
 """Share of requests without a deployment from which the headline speaks of it; the warnings always do."""
@@ -106,7 +107,7 @@ def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gp
         kind=kind,
         action=text(decision["action_text"]),
         needed=whole(decision["needed_gpus"]),
-        interval=_ends(decision),
+        interval=_ends(decision) if kind != IDLE else NOT_SIZED,
         before="" if before is None else f"{whole(before)} last week",
         now=whole(decision["now_gpus"]),
         facts=_facts(decision) if kind != IDLE else (),
@@ -138,13 +139,13 @@ def _ends(decision: Mapping[str, Any]) -> str:
 
 
 def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    left = f"{percent(decision['headroom_factor'])} (asked {percent(decision['headroom_ratio'])})"
+    left = f"{percent(decision['headroom_factor'])} over peak, asked {percent(decision['headroom_ratio'])}"
     cost = f"{usd_per_hour(decision['now_cost_usd_per_hour'])} → {usd_per_hour(decision['cost_usd_per_hour'])}"
     peak = f"{gib(decision['residency_peak_bytes'])} of {gib(decision['now_capacity_bytes'])}"
     lost = {"yes": "holds", "no": "does not hold"}.get(yes_no(decision["is_one_lost_ok"]), UNKNOWN)
     facts = (
         ("Binds", demand_word(decision["binding_demand"])),
-        ("Over the peak", left if decision["binding_demand"] != "latency" else UNKNOWN),
+        ("Headroom", left if decision["binding_demand"] != "latency" else UNKNOWN),
         ("KV at peak", peak),
         ("Cost", cost if decision["cost_usd_per_hour"] is not None else "no price for this GPU"),
         ("Output tokens", f"{usd(decision['output_cost_usd_per_million_tokens'])} a million"),

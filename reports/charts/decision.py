@@ -51,6 +51,6 @@ def _spec(most_gpus: int, role: str) -> dict[str, Any]:
     over = alt.X("needed_gpus", type="quantitative")
     now = base().mark_bar(height=16, color=colour("before"), opacity=0.55).encode(x=ticks)
     ends = base().mark_rule(strokeWidth=3, color=colour(role)).encode(x=alt.X("low_gpus:Q"), x2="high_gpus")
-    need = base().mark_tick(thickness=4, height=28, color=colour(role)).encode(x=over)
+    need = base().mark_tick(thickness=4, height=28, opacity=1, color=colour(role)).encode(x=over)
     known = ends.transform_filter("datum.high_gpus !== null"), need.transform_filter("datum.needed_gpus !== null")
     return spec(layered(now, *known), HEIGHT_PX)

@@ -63,7 +63,7 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
     more = f"The {MOST_BARS} largest of {totals.height}. " if totals.height > MOST_BARS else ""
     if (data["phase"] == PHASE_LABELS["tool_wait"]).any():
         more += (
-            "Tool wait, if pinned: modelled, what contexts would hold if the engine kept them through the waits; "
+            "Pinned waits: modelled, what contexts would hold if the engine kept them through tool waits; "
             "no part of the KV·time held."
         )
     return Chart(
@@ -90,7 +90,7 @@ def _spec(height_px: int) -> dict[str, Any]:
         .encode(
             x=amount.title("GiB·s"),
             y=alt.Y("holder", type="nominal").sort(None).axis(labelLimit=170, domain=False, ticks=False).title(None),
-            color=phase_colour(),
+            color=phase_colour().legend(columnPadding=4, symbolSize=60),
             order=alt.Order("rank", type="ordinal"),
             tooltip=[
                 alt.Tooltip("holder:N", title=" "),

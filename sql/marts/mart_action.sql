@@ -31,7 +31,7 @@ select
             when needed_gpus > now_gpus
                 then
                     format('add {} GPUs', needed_gpus - now_gpus)
-                    || if(is_slo_reachable, '', '; even then no number of replicas meets the objective')
+                    || if(not is_slo_reachable, '; even then no number of replicas meets the objective', '')
             when not is_slo_reachable then 'no number of replicas meets the objective'
             when high_gpus is not null and spare_gpus > 0 then format('could release {} GPUs', spare_gpus)
             else 'keep'
@@ -40,8 +40,8 @@ select
     case
         when demand = 'none' then 'not sized'
         when not is_slo_reachable then format('no interval (the count rests on {})', rests_on_text)
-        when low_gpus < high_gpus then format('{} to {} GPUs at 90 %', low_gpus, high_gpus)
-        when low_gpus = high_gpus then format('{} GPU{} at both ends of the 90 %', low_gpus, if(low_gpus = 1, '', 's'))
+        when low_gpus < high_gpus then format('{} to {} GPUs (90 % interval)', low_gpus, high_gpus)
+        when low_gpus = high_gpus then format('{} GPU{} (90 % interval)', low_gpus, if(low_gpus = 1, '', 's'))
         when covered_s < 432000 then format('no interval ({}, 5 days are needed)', coverage_text)
         else 'no interval'
     end || ', ' || provenance

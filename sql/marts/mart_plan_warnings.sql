@@ -32,7 +32,7 @@ union all
 select
     week, deployment_id, 'no_interval' as code,
     'the GPU count has no interval: fewer than 5 days are covered or none was computed' as text
-from binding where low_gpus is null
+from binding where low_gpus is null and demand <> 'none'
 union all
 select
     week, deployment_id, 'censored' as code,

@@ -92,7 +92,7 @@ def test_only_the_tenants_that_hold_most_are_drawn() -> None:
     chart = tenant_chart(full_week(windows=2), HOSTILE, "x")
     assert chart is not None
     assert chart.rows["holder"].n_unique() == MOST_BARS
-    assert chart.note.startswith("The 12 largest of 20. Tool wait, if pinned: modelled")
+    assert chart.note.startswith("The 12 largest of 20. Pinned waits: modelled")
     totals = chart.rows.group_by("holder", maintain_order=True).agg(pl.col("gib_s").sum())["gib_s"].to_list()
     assert totals == sorted(totals, reverse=True)
 

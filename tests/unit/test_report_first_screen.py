@@ -87,15 +87,27 @@ def test_last_weeks_gpus_and_kv_time_stand_beside_this_weeks() -> None:
 
 def test_headroom_is_on_the_scale_of_what_was_asked() -> None:
     page = page_of(week_of(decision("chat", 4, 4, "keep", headroom_factor=0.23, binding_demand="kv")))
-    assert dict(page.verdicts[0].facts)["Over the peak"].replace(NBSP, " ") == "23 % (asked 30 %)"
+    assert dict(page.verdicts[0].facts)["Headroom"].replace(NBSP, " ") == "23 % over peak, asked 30 %"
     page = page_of(week_of(decision("chat", 4, 4, "keep", binding_demand="latency")))
-    assert "Over the peak" not in dict(page.verdicts[0].facts)
+    assert "Headroom" not in dict(page.verdicts[0].facts)
 
 
 def test_notes_stay_off_the_first_screen_and_in_the_tables() -> None:
     page = full_page()
     assert not [line for line in page.warnings if "fullest was judged" in line]
     assert "The fullest was judged." in markdown(page)
+
+
+def test_what_the_decision_says_is_not_said_twice_and_unserved_requests_stand_first() -> None:
+    tables = week_of(decision("chat", 4, 4, NEVER, is_slo_reachable=False, slo_floor_text=FLOOR))
+    tables["mart_warnings"] = frame("mart_warnings", [
+        {"deployment_id": about, "code": code, "severity": "warning", "text": code}
+        for about, code in (("(all)", "coverage_low"), ("chat", "slo_unreachable"), ("chat", "no_interval"),
+                            ("(all)", "unserved_models"), ("chat", "prompts_too_long"))
+    ])  # fmt: skip
+    page = page_of(tables)
+    assert page.warnings == ("Unserved_models", "Coverage_low", "chat: prompts_too_long")
+    assert r"slo\_unreachable" in markdown(page)
 
 
 def test_one_gpu_is_no_plural() -> None:
