@@ -11,7 +11,7 @@ import polars as pl
 from flows.facts_id import FACTS_ID, facts_id
 from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_frame
 from flows.warehouse import WAREHOUSE_VERSION
-from transforms.errors import KvledgerError
+from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Deployment, Fleet, deployment_of
 from transforms.planner.engine_settings import with_defaults
 from transforms.planner.kv_on_gpu import kv_on_gpu
@@ -120,7 +120,7 @@ def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: Loa
     register_frame(connection, "raw_deployments", DEPLOYMENTS, map(deployment_row, placed))
     register_frame(connection, "raw_kv_groups", KV_GROUPS, (row for one in placed for row in kv_group_rows(one)))
     register_frame(connection, "raw_memory", MEMORY, (row for one in placed for row in memory_rows(one)))
-    register_frame(connection, "raw_serves", SERVES, serves_rows(models, fleet.fleet))
+    register_frame(connection, "raw_serves", SERVES, _serves(models, fleet))
     settings = settings_rows(fleet.fleet, fleet.path, facts_id(home, fleet, catalog))
     register_frame(connection, "raw_settings", SETTINGS, settings)
     register_frame(connection, "raw_hours", HOURS, hours_of_week(lake_days(home), fleet.fleet.planning.timezone))
@@ -196,6 +196,13 @@ def serves_rows(models: Iterable[str | None], fleet: Fleet) -> list[tuple[str | 
         (model, deployment_of(model, fleet.deployments)) for model in sorted(set(models), key=lambda m: m or "")
     )
     return [(model, name) for model, name in resolved if name is not None]
+
+
+def _serves(models: Iterable[str | None], fleet: LoadedFleet) -> list[tuple[str | None, str]]:
+    try:
+        return serves_rows(models, fleet.fleet)
+    except ConfigError as error:
+        raise ConfigError(f"{fleet.path}: {error}") from error
 
 
 def settings_rows(fleet: Fleet, path: Path, facts: str) -> list[dict[str, str]]:

@@ -139,3 +139,10 @@ def test_stale_facts_are_not_planned_on(home: Home, edited: str) -> None:
         plan(home, fleet, load_catalog(home), None, no_progress)
     assert digests(home) == before
     write_fleet(home)
+
+
+def test_patterns_that_cross_on_a_model_of_the_logs_are_refused_by_the_build(tmp_path: Path) -> None:
+    made = write_lake(tmp_path, [row(1)])
+    crossing = FLEET.replace('["chat-model"]', '["chat-*"]').replace('["*"]', '["*-model"]')
+    with pytest.raises(ConfigError, match=r"fleet\.toml: model 'chat-model' is served by a pattern of 'chat' and by"):
+        build(made, write_fleet(made, crossing), load_catalog(made), no_progress)
