@@ -112,27 +112,37 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(visible, key=lambda path: path.relative_to(folder).as_posix())
 
 
-def plan_file(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path, digests: Digests) -> Plan:
-    """What to do with one file, given the manifest's entries.
+def plan_file(
+    found: Found,
+    entries: Mapping[tuple[str, str], Entry],
+    catalog: Path,
+    digests: Digests,
+    *,
+    is_rebuild: bool = False,
+) -> Plan:
+    """What to do with one file, given the manifest's entries; in a rebuild a file that was read is read anew.
 
     InputError, naming what is wrong, where the file stands on the command line itself; else such a file is "refused".
     """
     try:
-        return _plan(found, entries, catalog, digests)
+        plan = _plan(found, entries, catalog, digests, is_rebuild=is_rebuild)
     except InputError as error:
         if found.is_named:
             raise
         return Plan(found, "refused", reason=str(error).removeprefix(f"{found.path}: "))
+    return replace(plan, action="read", start=0) if is_rebuild and plan.action == "resume" else plan
 
 
-def _plan(found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path, digests: Digests) -> Plan:
+def _plan(
+    found: Found, entries: Mapping[tuple[str, str], Entry], catalog: Path, digests: Digests, *, is_rebuild: bool
+) -> Plan:
     size_bytes = digests.size_bytes(found.path)
     known = [e for (_, name), e in entries.items() if base_name(name) in (found.source_file, found.path.name)]
     known = [e for e in known if found.source.format in (AUTO, e.source)]
     cuts = [e.size_bytes for e in known if e.size_bytes <= size_bytes]
     prefixes = digests.of(found.path, size_bytes, cuts) if cuts else {}
     same = [e for e in known if prefixes.get(e.size_bytes) == e.sha256]
-    for entry in same:
+    for entry in () if is_rebuild else same:
         source = with_defaults(replace(found.source, format=entry.source), catalog)
         if entry.size_bytes == size_bytes and entry.settings_id == settings_id(source, found.identifiers):
             found = replace(found, source=source, source_file=entry.source_file)

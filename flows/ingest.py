@@ -29,6 +29,7 @@ from flows.manifest import read_manifest
 from flows.parts import Outcome, parse
 from flows.reading.formats import AUTO
 from flows.reading.recognise import UNKNOWN
+from flows.schema import check_covered, check_schema
 from transforms.errors import HomeError, InputError
 
 if TYPE_CHECKING:
@@ -81,9 +82,18 @@ class IngestResult:
 
 
 def ingest(
-    home: Home, sources: Sequence[Source], *, base: Path, privacy: Privacy, progress: Progress, executor: Executor
+    home: Home,
+    sources: Sequence[Source],
+    *,
+    base: Path,
+    privacy: Privacy,
+    progress: Progress,
+    executor: Executor,
+    is_rebuild: bool = False,
 ) -> IngestResult:
     """The lake with the files of `sources` in it; the caller holds the home's lock.
+
+    A rebuild reads all of them anew, whatever was read before: what they gave then gives way in the same commit.
 
     InputError where a file named in `sources` itself is missing, empty, of another format or wholly rejected, or where
     nothing could be read at all; then the lake is as it was.
@@ -92,9 +102,11 @@ def ingest(
         settle(home)
         clear_staging(home)
         with lake_damage_named(home):
+            check_schema(home, is_rebuild=is_rebuild)
             entries = read_manifest(manifest_path(home))
         digests = Digests(home.staging / "digests.json")
-        plans = discover(home, sources, base, privacy, entries=entries, digests=digests)
+        plans = discover(home, sources, base, privacy, entries=entries, digests=digests, is_rebuild=is_rebuild)
+        check_covered(home, plans, entries)
         plans, outcomes = parse(home, plans, privacy, progress=progress, executor=executor, digests=digests)
         with lake_damage_named(home):
             committed = commit(home, plans, outcomes, entries, progress)
@@ -115,10 +127,13 @@ def discover(
     *,
     entries: Mapping[tuple[str, str], Entry],
     digests: Digests,
+    is_rebuild: bool = False,
 ) -> list[Plan]:
     """What to do with each file of `sources`, whose relative paths begin at `base`."""
     found = find_files(sources, base, privacy.identifiers)
-    return told_apart([plan_file(file, entries, home.catalog, digests) for file in found], entries)
+    return told_apart(
+        [plan_file(file, entries, home.catalog, digests, is_rebuild=is_rebuild) for file in found], entries
+    )
 
 
 def _results(

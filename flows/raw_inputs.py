@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from flows.lake import settle
+from flows.schema import check_schema
 from transforms.canonical import SCHEMA
 from transforms.errors import DataError
 
@@ -64,6 +65,7 @@ def register_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     The caller holds the home's lock: a commit of the lake that was cut short is finished first.
     """
     settle(home)
+    check_schema(home)
     requests = sorted(home.lake.glob("requests/date=*/*.parquet"))
     if not requests:
         raise DataError(f"the lake of {home.root} holds no requests; run kvledger ingest or kvledger review first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,20 @@ from flows.printing import print_json, print_line, print_note
 from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flows.execution import Stages
+    from flows.fleet import LoadedFleet
     from flows.ingest import IngestResult
     from transforms.fleet import Privacy, Source
 
-PathsArgument = Annotated[list[str], typer.Argument(metavar="PATH…", help="Files, folders or patterns.")]
-FormatOption = Annotated[str, typer.Option("--format", help="Format of the logs, or auto.")]
+PathsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="PATH…", help="Files, folders or patterns.", show_default=False)
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the logs, or auto.")]
+RebuildOption = Annotated[
+    bool, typer.Option("--rebuild", help="Read anew what was read before; without PATH all sources of the fleet file.")
+]
 MapOption = Annotated[Path | None, typer.Option("--map", help="Mapping file for --format mapped.")]
 TimezoneOption = Annotated[str | None, typer.Option(help="Zone of time stamps that name none.")]
 TimeUnitOption = Annotated[str | None, typer.Option(help="Unit of numeric time stamps: s, ms, us, ns.")]
@@ -33,9 +42,10 @@ RateOption = Annotated[float | None, typer.Option(help="Spreads weka sessions in
 
 
 def ingest(
-    paths: PathsArgument,
+    paths: PathsArgument = None,
     *,
-    log_format: FormatOption,
+    log_format: FormatOption = None,
+    rebuild: RebuildOption = False,
     map_file: MapOption = None,
     timezone: TimezoneOption = None,
     time_unit: TimeUnitOption = None,
@@ -54,8 +64,6 @@ def ingest(
 ) -> None:
     """Read log files into the lake: every request once, whatever was read before."""
     from flows.fleet import load_fleet
-    from flows.sources import check_format
-    from transforms.fleet import Source
     from transforms.source_settings import check_settings
 
     settings: dict[str, Any] = {
@@ -71,11 +79,15 @@ def ingest(
         "map": _mapping(log_format, map_file),
     }
     check_settings(settings, "", is_flags=True)
-    check_format(log_format, Home(home).catalog)
-    sources = [Source(log_format, path, **settings) for path in paths]
-    privacy = load_fleet(fleet, Home(home)).fleet.privacy
+    loaded = load_fleet(fleet, Home(home))
+    sources: Sequence[Source]
+    if paths:
+        sources, base = _named(paths, log_format, settings, Home(home).catalog), Path.cwd()
+    else:
+        sources, base = _of_fleet(loaded, Home(home).catalog, is_rebuild=rebuild), loaded.base
     place = open_home(home)
-    result = _run(place, sources, privacy, wait_s=wait, no_prefect=no_prefect)
+    asked = Asked(sources, base, loaded.fleet.privacy, is_rebuild=rebuild)
+    result = _run(place, asked, wait_s=wait, no_prefect=no_prefect)
     for warning in result.warnings:
         print_note(f"warning: {warning.text}")
     if json:
@@ -84,7 +96,40 @@ def ingest(
         _print(result)
 
 
-def _run(place: Home, sources: list[Source], privacy: Privacy, *, wait_s: float, no_prefect: bool) -> IngestResult:
+@dataclass(frozen=True)
+class Asked:
+    """What to read: sources, where their relative paths begin, how tenants are kept, whether all is read anew."""
+
+    sources: Sequence[Source]
+    base: Path
+    privacy: Privacy
+    is_rebuild: bool
+
+
+def _named(paths: list[str], log_format: str | None, settings: dict[str, Any], catalog: Path) -> list[Source]:
+    """The sources that the command line names."""
+    from flows.sources import check_format
+    from transforms.fleet import Source
+
+    if log_format is None:
+        raise ConfigError("ingest needs --format: the name of the logs' format, or auto")
+    check_format(log_format, catalog)
+    return [Source(log_format, path, **settings) for path in paths]
+
+
+def _of_fleet(loaded: LoadedFleet, catalog: Path, *, is_rebuild: bool) -> Sequence[Source]:
+    """The sources of the fleet file, which a rebuild without paths reads."""
+    from flows.sources import check_sources
+
+    if not is_rebuild:
+        raise ConfigError("ingest needs a PATH: files, folders or patterns (or --rebuild, for all of the fleet file)")
+    if not loaded.fleet.sources:
+        raise ConfigError(f"fleet file {loaded.path} has no [[sources]]; name the logs on the command line")
+    check_sources(loaded.fleet.sources, catalog, loaded.path)
+    return loaded.fleet.sources
+
+
+def _run(place: Home, asked: Asked, *, wait_s: float, no_prefect: bool) -> IngestResult:
     from flows.execution import execution
     from flows.progress import progress
 
@@ -95,11 +140,12 @@ def _run(place: Home, sources: list[Source], privacy: Privacy, *, wait_s: float,
             "ingest",
             ingest_files,
             place,
-            sources,
-            base=Path.cwd(),
-            privacy=privacy,
+            asked.sources,
+            base=asked.base,
+            privacy=asked.privacy,
             progress=progress,
             executor=stages.executor,
+            is_rebuild=asked.is_rebuild,
         )
 
     with locked(place, wait_s), execution(place, no_prefect=no_prefect) as way:
@@ -107,7 +153,7 @@ def _run(place: Home, sources: list[Source], privacy: Privacy, *, wait_s: float,
         return way.run("ingest", body)
 
 
-def _mapping(log_format: str, map_file: Path | None) -> dict[str, Any] | None:
+def _mapping(log_format: str | None, map_file: Path | None) -> dict[str, Any] | None:
     from flows.reading.formats import MAPPED, read_mapping
     from transforms.mapping import parse_mapping
 
