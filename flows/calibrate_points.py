@@ -19,6 +19,7 @@ from transforms.planner.calibration_fit import broken_floors, evidence, fitted, 
 from transforms.planner.calibration_prior import bound
 from transforms.planner.provenance import CALIBRATED
 from transforms.planner.step_calibration import StepParameters
+from transforms.planner.step_work import widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ class Measured:
     seen: Evidence
     read: int
     refused: dict[str, int]
+    balances: NDArray[np.float64]
+    """Peak in 16 bits over bandwidth of each point's GPU, FLOP per byte."""
 
 
 def calibrate_points(path: Path, configs: Path, output: Path, source: str | None, catalog: Catalog) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def calibrate_points(path: Path, configs: Path, output: Path, source: str | None
 def read_measured(path: Path, configs: Path, catalog: Catalog) -> Measured:
     """Points and measured times of the CSV at `path`."""
     rows, placing = read_points(path, MEASURED), Placing(catalog, configs)
-    points, times, generations, names, refused = [], [], [], [], Counter[str]()
+    points, times, gpus, names, refused = [], [], [], [], Counter[str]()
     first_names: dict[str, str] = {}
     for row in rows:
         first_ms, token_ms = (whole_or_nan(row, name) for name in MEASURED)
@@ -96,11 +99,13 @@ def read_measured(path: Path, configs: Path, catalog: Catalog) -> Measured:
             continue
         points.append((point, placed))
         times.append((first_ms / 1000, token_ms / 1000))
-        generations.append(generation_of(gpu))
+        gpus.append(gpu)
         names.append(first_names.setdefault(facts(configs / f"{point.config_file}.json"), point.config_file))
     if len(points) < FEWEST_POINTS:
         raise InputError(f"{path}: {len(points)} points can be used, {FEWEST_POINTS} are the fewest for a fit")
-    return Measured(points, names, evidence(points, times, generations), len(rows), dict(refused.most_common()))
+    seen = evidence(points, times, [generation_of(gpu) for gpu in gpus])
+    balances = np.array([gpu.peak(widened("bf16", gpu)) / gpu.bandwidth_bytes_per_s for gpu in gpus])
+    return Measured(points, names, seen, len(rows), dict(refused.most_common()), balances)
 
 
 def facts(path: Path) -> str:
@@ -133,6 +138,7 @@ def _families(measured: Measured, values: NDArray[np.float64], fit: Times, apart
                 "engine": engine,
                 "generation": generation,
                 "gpus": gpus,
+                "balance_flop_per_byte": float(np.mean(measured.balances[own])),
                 "points": int(own.sum()),
                 "parameters": parameter_table(made),
                 "fit_errors": errors(fit.at(own)),

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transforms.planner.provenance import ASSUMED
-from transforms.planner.step_calibration import Calibration
+from transforms.planner.step_calibration import PRODUCT_RATIOS, Calibration
+from transforms.planner.step_work import widened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from transforms.catalog import Gpu
+    from transforms.planner.step_calibration import StepParameters
 
 # NVIDIA's compute capabilities (CUDA programming guide), the newest generation first.
 _GENERATIONS = ((10.0, "blackwell"), (9.0, "hopper"), (8.9, "ada"), (8.0, "ampere"), (7.5, "turing"), (7.0, "volta"))
@@ -37,7 +39,8 @@ def chosen(calibrations: Sequence[Calibration], engine: str, gpu: Gpu) -> Calibr
     """Calibration for `engine` on `gpu`, the starting values where there is none at all.
 
     Without measured points of that GPU under that engine the nearest family is taken (its own engine before vLLM's,
-    then the nearest generation): provenance `assumed`, its errors widened, its source naming it.
+    then the nearest generation): provenance `assumed`, its errors widened, its source naming it, and its compute
+    efficiencies carried over to the GPU's balance of compute and bandwidth.
     """
     generation = generation_of(gpu)
     ours = [one for one in calibrations if one.engine == engine]
@@ -49,11 +52,28 @@ def chosen(calibrations: Sequence[Calibration], engine: str, gpu: Gpu) -> Calibr
         return nearest
     return replace(
         nearest,
+        parameters=rebalanced(nearest, gpu),
         provenance=ASSUMED,
         tpot_error_ratio=WIDER * nearest.tpot_error_ratio,
         ttft_error_ratio=WIDER * nearest.ttft_error_ratio,
         source=f"{engine} on {gpu.name} was not measured; taken from the nearest measured family, {nearest.engine} on "
         f"{nearest.generation} ({', '.join(nearest.gpus)}): {nearest.source}",
+    )
+
+
+def rebalanced(calibration: Calibration, gpu: Gpu) -> StepParameters:
+    """Parameters of `calibration` on a `gpu` it did not measure, the share of peak that products reach carried over.
+
+    A product's tiles reuse what they read a limited number of times: F FLOPs take F/peak + F/(reuse × bandwidth), so
+    a GPU with less compute for its bandwidth comes nearer to its peak.
+    """
+    if calibration.balance_flop_per_byte is None:
+        return calibration.parameters
+    balance = gpu.peak(widened("bf16", gpu)) / gpu.bandwidth_bytes_per_s
+    harder = balance / calibration.balance_flop_per_byte
+    values = {name: getattr(calibration.parameters, name) for name in PRODUCT_RATIOS}
+    return replace(
+        calibration.parameters, **{name: 1 / (1 + harder * (1 / value - 1)) for name, value in values.items()}
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Reals = NDArray[np.float64]
 
-SCALES = np.array([0.06, 0.3])[:, None]
+SCALES = np.array([0.06, 0.22])[:, None]
 """Errors of a time per output token and of a first token that count as ordinary: repeated runs differ by 5–10 %."""
 TAIL = 4.0
 """Degrees of freedom of the loss (Student's t): smaller forgets outliers sooner."""

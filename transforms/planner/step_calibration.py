@@ -53,6 +53,9 @@ class StepParameters:
 RATIOS = tuple(f.name for f in fields(StepParameters) if f.name.endswith("_ratio") and f.name != "burst_ratio")
 """Parameters that are a share of the data sheet, 0 … 1: so no prediction is faster than it."""
 
+PRODUCT_RATIOS = tuple(name for name in RATIOS if name.endswith(("gemm_ratio", "expert_ratio", "attention_ratio")))
+"""Shares of peak compute that products reach."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -62,33 +65,14 @@ class Calibration:
     generation: str
     gpus: tuple[str, ...]
     """GPUs that were measured."""
+    balance_flop_per_byte: float | None = None
+    """Their peak in 16 bits over their bandwidth, mean; None where nothing was measured."""
     parameters: StepParameters = field(default_factory=StepParameters)
     tpot_error_ratio: float = 0.5
     """Median error of the time per output token on (model, GPU) groups left out of the fit."""
     ttft_error_ratio: float = 0.5
     provenance: str = ASSUMED
     source: str = "starting values of a fit, after public vLLM runs (benchmark sample of aiconfigurator 0.12.0)"
-
-    # What the planner printed of its assumptions before there were calibrations keeps its names.
-    @property
-    def compute_ratio(self) -> float:
-        """GEMM efficiency in 16 bits."""
-        return self.parameters.bf16_gemm_ratio
-
-    @property
-    def bandwidth_ratio(self) -> float:
-        """Efficiency of reading weights."""
-        return self.parameters.weight_bandwidth_ratio
-
-    @property
-    def link_ratio(self) -> float:
-        """Efficiency of collectives."""
-        return self.parameters.link_ratio
-
-    @property
-    def sequence_overhead_s(self) -> float:
-        """Seconds per decoding sequence and step."""
-        return self.parameters.sequence_overhead_s
 
 
 def calibrated(work: StepWork, parameters: StepParameters, provenance: str, drafts: int = 0) -> StepModel:
@@ -150,6 +134,7 @@ def _family(table: Any, document: Mapping[str, Any], where: str) -> Calibration:
         engine=str(table.get("engine", "")),
         generation=str(table.get("generation", "")),
         gpus=tuple(map(str, table.get("gpus", ()))),
+        balance_flop_per_byte=table.get("balance_flop_per_byte"),
         parameters=parse_parameters(table.get("parameters"), where),
         tpot_error_ratio=float(errors.get("tpot_median_ratio", Calibration.tpot_error_ratio)),
         ttft_error_ratio=float(errors.get("ttft_median_ratio", Calibration.ttft_error_ratio)),
