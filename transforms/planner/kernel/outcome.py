@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push_event
 from transforms.planner.kernel.seats import (
     COMPLETED,
@@ -99,7 +99,7 @@ def complete(s, replica, number, place):
     ended(s, request, status, replica.clock)
 
 
-@inner
+@once
 def expire(s, replica, number):
     """Drop requests whose clients have left by now: the longest here stand first, running before waiting."""
     now = replica.clock

@@ -8,7 +8,7 @@ no list is walked. A kind with a largest number of blocks drops a sequence from 
 from __future__ import annotations
 
 from transforms.planner.kernel.clock import added
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push, removed
 from transforms.planner.kernel.tables import heap_at, kind_at, residue_at, seat_kind_at
 
@@ -77,7 +77,7 @@ def further_units(s, replica, number, steps):
     return total
 
 
-@inner
+@once
 def steps_that_fit(s, replica, number, most):
     """Steps (1 … most) until the decoding sequences need more units than are free; the next one is paid for."""
     bound = 0
@@ -95,7 +95,7 @@ def steps_that_fit(s, replica, number, most):
     return low
 
 
-@inner
+@once
 def note_crossings(s, replica, number, steps, first, slope):
     """Add to each class the times at which it gets a block in the coming `steps` steps; units of all but the first.
 
@@ -109,15 +109,18 @@ def note_crossings(s, replica, number, steps, first, slope):
             for back in range(min(replica.advanced, kind.block)):
                 _note(s, start + residue_of(kind, back - replica.counter), replica.clock, replica.clock_low)
             continue
+        residue, offset = residue_of(kind, -replica.counter), 0.0
         for j in range(min(steps, kind.block)):
-            place = start + residue_of(kind, -(replica.counter + j))
-            more = (steps - 1 - j) // kind.block if steps > kind.block else 0
-            total += residue_at(s.residues, place).count * (more + (j > 0)) * kind.units
-            _note(s, place, replica.clock, replica.clock_low)
-            if j > 0:
-                _note(s, place, j * first + slope * (0.5 * j * (j - 1)), 0.0)
-            if more > 0:
-                _note_rounds(s, place, replica, kind.block, j, more, first, slope)
+            place = start + residue
+            count = residue_at(s.residues, place).count
+            if count > 0:  # nobody reads the times of an empty class
+                _note(s, place, replica.clock, replica.clock_low + offset)
+                more = (steps - 1 - j) // kind.block if steps > kind.block else 0
+                total += count * (more + (j > 0)) * kind.units
+                if more > 0:
+                    _note_rounds(s, place, replica, kind.block, j, more, first, slope)
+            residue = residue - 1 if residue > 0 else kind.block - 1
+            offset += first + slope * j
     return total
 
 
@@ -138,7 +141,7 @@ def _note_rounds(s, place, replica, block, j, more, first, slope):
     _note(s, place, first * steps + slope * 0.5 * (pairs - steps), 0.0)
 
 
-@inner
+@once
 def join_classes(s, replica, number, seat, place):
     """Count a sequence that decodes from the next step on in its classes."""
     slots = seat.base + replica.counter + s.drafts
@@ -184,7 +187,7 @@ def leave_class(s, replica, number, item, g):
         replica.caps = removed(s.cap_heap, start, replica.caps, item)
 
 
-@inner
+@once
 def drop_full(s, replica, number):
     """Take sequences out of the classes of kinds in which they have all blocks they will ever get."""
     start = number * s.seat_count * s.kind_count
@@ -193,7 +196,7 @@ def drop_full(s, replica, number):
         leave_class(s, replica, number, item, item % s.kind_count)
 
 
-@inner
+@once
 def decode_unit_s(s, replica, seat, place, span):
     """∫ units dt over the decode of a sequence that has left its classes, `span` seconds long and ending now."""
     first = seat.target + s.drafts

@@ -7,7 +7,7 @@ the next request of the session takes them over. `free` counts evictable units a
 
 from __future__ import annotations
 
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.tables import cache_at, count_at, flag_at, request_at, whole_at
 
 OFF, BLOCK_IDS, SESSION = 0, 1, 2
@@ -40,7 +40,7 @@ def found(s, number, request, total):
     return min(ids * s.id_tokens, most), ids, back
 
 
-@inner
+@once
 def take_found(s, replica, number, seat, tokens, ids):
     """Reference what `found` named; what is evictable stops to be, and to be free."""
     start = number * s.entries

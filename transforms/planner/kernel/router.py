@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.prefix import found
 from transforms.planner.kernel.step import advance
 from transforms.planner.kernel.tables import replica_at, whole_at
@@ -39,7 +39,7 @@ def least(s, at):
     return best
 
 
-@inner
+@once
 def longest_prefix(s, request, at):
     """Replica with the longest cached prefix, of equals the one with the fewest requests, unless it is far behind."""
     fewest = least(s, at)
@@ -53,7 +53,7 @@ def longest_prefix(s, request, at):
     return best if count <= limit else fewest
 
 
-@inner
+@once
 def route(s, request, at):
     """Replica that takes `request` at time `at`, its steps before that run."""
     number = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.planner.kernel.compiled import entry, inner
+from transforms.planner.kernel.compiled import entry, once
 from transforms.planner.kernel.heap import pop_event
 from transforms.planner.kernel.outcome import follow, refuse
 from transforms.planner.kernel.pool import units_of
@@ -42,7 +42,7 @@ def run(world):
         arrive(s, request, at)
 
 
-@inner
+@once
 def is_busy(s):
     """Whether any replica has a request."""
     for number in range(s.replica_count):
@@ -51,7 +51,7 @@ def is_busy(s):
     return False
 
 
-@inner
+@once
 def next_arrival(s):
     """(whether it was caused by another request, when) of the next arrival; infinitely late if there is none."""
     rows = s.rows
@@ -68,7 +68,7 @@ def next_arrival(s):
     return False, at
 
 
-@inner
+@once
 def settle(s, limit):
     """Whether all replicas have run up to `limit` without causing an earlier arrival; the last in time goes first."""
     while True:
@@ -87,7 +87,7 @@ def settle(s, limit):
             return False
 
 
-@inner
+@once
 def arrive(s, request, at):
     """Let a request come in at time `at`: into a replica's queue, or refused."""
     own = request_at(s.requests, request)
@@ -117,7 +117,7 @@ def arrive(s, request, at):
         follow(s, request, at, True)
 
 
-@inner
+@once
 def refusal(s, request, prompt):
     """Why no replica could ever serve this request, as a status; 0 if one could."""
     if prompt >= s.max_model_len:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from transforms.planner.kernel.clock import series_sum
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.pool import residue_of
 from transforms.planner.kernel.tables import kind_at, residue_at, sample_at
 
 
-@inner
+@once
 def sample(s, replica, number, steps, first, slope):
     """Write what the coming `steps` steps, the first already scheduled, leave in the series."""
     begin = replica.clock - s.start_s
@@ -43,7 +43,7 @@ def _write(s, replica, at, used):
     replica.next_sample = at + 1
 
 
-@inner
+@once
 def sample_arrival(s, replica, arrived):
     """Count an arrival during a step into the seconds whose end that step has already written."""
     at = int(arrived - s.start_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.pool import drop_full, step_units, units_of
 from transforms.planner.kernel.prefix import evict, found, keep_computed, take_found
 from transforms.planner.kernel.seats import leave, queue_first, take_seat, unqueue_first
@@ -13,7 +13,7 @@ from transforms.planner.kernel.tables import lists_at, request_at, seat_at, whol
 UNCAPPED = 1 << 40
 
 
-@inner
+@once
 def schedule(s, replica, number):
     """Give every running request its tokens and blocks of the coming step, and admit who still fits."""
     is_lone = s.lone_exempt and replica.running + replica.waiting <= 1
@@ -60,7 +60,7 @@ def is_too_early(s, replica):
     return request_at(s.requests, replica.wait_head).arrived > replica.decided
 
 
-@inner
+@once
 def plan_chunks(s, replica, number, cap, budget):
     """Budget left after the chunks of the unfinished prompts, which are noted in their seats."""
     for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
@@ -82,7 +82,7 @@ def chunk_units(s, replica, number):
     return total
 
 
-@inner
+@once
 def preempt_last(s, replica, number):
     """Send the last running request back to the front of the queue: its tokens must be computed again."""
     place = replica.tail
@@ -110,7 +110,7 @@ def compute_chunk(s, replica, number, seat):
         keep_computed(s, number, seat)
 
 
-@inner
+@once
 def admit(s, replica, number, cap, budget):
     """Tokens of the first chunk of the first in the queue; 0 if it does not fit and stays there."""
     request = replica.wait_head

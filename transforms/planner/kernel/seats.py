@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transforms.planner.kernel.clock import added
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push, removed
 from transforms.planner.kernel.pool import (
     blocks_of,
@@ -26,7 +26,7 @@ def output_limit(s, request):
     return max(1, min(whole_at(s.outputs, request).v, s.max_model_len - whole_at(s.prompts, request).v))
 
 
-@inner
+@once
 def queue_last(s, replica, request, tokens):
     """Put an arrival at the end of the waiting queue."""
     request_at(s.requests, request).next = -1
@@ -39,7 +39,7 @@ def queue_last(s, replica, request, tokens):
     replica.waiting_tokens += tokens
 
 
-@inner
+@once
 def queue_first(s, replica, request, tokens):
     """Put a preempted request at the front of the waiting queue."""
     request_at(s.requests, request).next = replica.wait_head if replica.waiting > 0 else -1
@@ -58,7 +58,7 @@ def unqueue_first(s, replica, tokens):
     replica.waiting_tokens -= tokens
 
 
-@inner
+@once
 def take_seat(s, replica, start):
     """Seat at the end of the running list."""
     replica.vacant -= 1
@@ -88,7 +88,7 @@ def unlink(s, replica, seat):
         replica.tail = seat.previous
 
 
-@inner
+@once
 def start_decoding(s, replica, number, place):
     """Let a sequence whose prompt is computed, and whose next token is not its last, decode from the next step on."""
     seat = seat_at(s.seats, place)
@@ -140,7 +140,7 @@ def _forget_early(s, replica, seat):
             replica.over -= early * kind.units
 
 
-@inner
+@once
 def stop_prefill(s, replica, number, place):
     """Take a seat out of the list of unfinished prompts."""
     start = number * s.seat_count
@@ -177,7 +177,7 @@ def leave(s, replica, number, place):
     vacate(s, replica, number, place)
 
 
-@inner
+@once
 def begin_lag(s, replica, number, place):
     """Let an ended request hold its seat and blocks for one further step."""
     seat = seat_at(s.seats, place)

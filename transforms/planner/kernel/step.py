@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.clock import series_sum, steps_before, steps_until_switch, terms
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.outcome import complete, expire
 from transforms.planner.kernel.pool import note_crossings, steps_that_fit, units_of
 from transforms.planner.kernel.prefix import evict
@@ -42,7 +42,7 @@ def advance(s, number, until):
             until = min(until, event_at(s.events, 0).at)
 
 
-@inner
+@once
 def execute(s, replica, number, until):
     """Let the scheduled batch take its step, and the ones after it that are sure to be the same batch."""
     drafts = s.drafts
@@ -81,7 +81,7 @@ def execute(s, replica, number, until):
     s.jumps += 1
 
 
-@inner
+@once
 def jump(s, replica, number, until, first, slope):
     """Steps (≥ 1) in which no request ends, nobody arrives or leaves, and no block is lacking."""
     steps = (heap_at(s.end_heap, number * s.seat_count).key >> KEY_SHIFT) - replica.counter
@@ -97,7 +97,7 @@ def jump(s, replica, number, until, first, slope):
     return steps
 
 
-@inner
+@once
 def move(s, replica, number, steps, first, slope, seconds):
     """Move the clock, the sums over time and all lengths by `steps` steps."""
     replica.free -= note_crossings(s, replica, number, steps, first, slope)
@@ -117,7 +117,7 @@ def move(s, replica, number, steps, first, slope, seconds):
     replica.context += gained * replica.decoding
 
 
-@inner
+@once
 def finish(s, replica, number):
     """After a step: prompts that are complete have their first token, requests that made their last one end."""
     start = number * s.seat_count
