@@ -139,13 +139,13 @@ def _ends(decision: Mapping[str, Any]) -> str:
 
 
 def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    left = f"{percent(decision['headroom_factor'])} over peak, asked {percent(decision['headroom_ratio'])}"
+    left = f"{percent(decision['headroom_factor'])} (asked {percent(decision['headroom_ratio'])})"
     cost = f"{usd_per_hour(decision['now_cost_usd_per_hour'])} → {usd_per_hour(decision['cost_usd_per_hour'])}"
     peak = f"{gib(decision['residency_peak_bytes'])} of {gib(decision['now_capacity_bytes'])}"
     lost = {"yes": "holds", "no": "does not hold"}.get(yes_no(decision["is_one_lost_ok"]), UNKNOWN)
     facts = (
         ("Binds", demand_word(decision["binding_demand"])),
-        ("Headroom", left if decision["binding_demand"] != "latency" else UNKNOWN),
+        ("Peak headroom", left if decision["binding_demand"] != "latency" else UNKNOWN),
         ("KV at peak", peak),
         ("Cost", cost if decision["cost_usd_per_hour"] is not None else "no price for this GPU"),
         ("Output tokens", f"{usd(decision['output_cost_usd_per_million_tokens'])} a million"),

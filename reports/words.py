@@ -10,7 +10,7 @@ from reports.theme import PHASE_LABELS
 FILE_LENGTH = 80
 NOBODY = "(none)"
 LABELS = (
-    "measured: counted in the logs; calibrated: computed with step times fitted to measurements of this deployment; "
+    "measured: counted in the logs; calibrated: computed with step times fitted to measured runs; "
     "modelled: computed from logged lengths and arrivals; assumed: rests on a figure nobody measured here "
     "(data sheet, default). A result has the weakest label of what it is made from."
 )

@@ -34,6 +34,7 @@ select
                     || if(not is_slo_reachable, '; even then no number of replicas meets the objective', '')
             when not is_slo_reachable then 'no number of replicas meets the objective'
             when high_gpus is not null and spare_gpus > 0 then format('could release {} GPUs', spare_gpus)
+            when high_gpus is null and spare_gpus > 0 then 'keep, too little seen to release'
             else 'keep'
         end, ' 1 GPUs', ' 1 GPU'
     ) as action_text,

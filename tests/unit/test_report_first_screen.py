@@ -87,9 +87,9 @@ def test_last_weeks_gpus_and_kv_time_stand_beside_this_weeks() -> None:
 
 def test_headroom_is_on_the_scale_of_what_was_asked() -> None:
     page = page_of(week_of(decision("chat", 4, 4, "keep", headroom_factor=0.23, binding_demand="kv")))
-    assert dict(page.verdicts[0].facts)["Headroom"].replace(NBSP, " ") == "23 % over peak, asked 30 %"
+    assert dict(page.verdicts[0].facts)["Peak headroom"].replace(NBSP, " ") == "23 % (asked 30 %)"
     page = page_of(week_of(decision("chat", 4, 4, "keep", binding_demand="latency")))
-    assert "Headroom" not in dict(page.verdicts[0].facts)
+    assert "Peak headroom" not in dict(page.verdicts[0].facts)
 
 
 def test_notes_stay_off_the_first_screen_and_in_the_tables() -> None:
@@ -108,6 +108,15 @@ def test_what_the_decision_says_is_not_said_twice_and_unserved_requests_stand_fi
     page = page_of(tables)
     assert page.warnings == ("Unserved_models", "Coverage_low", "chat: prompts_too_long")
     assert r"slo\_unreachable" in markdown(page)
+
+
+def test_many_deployments_begin_with_the_table_of_all() -> None:
+    rows = [decision(f"d{n:02}", 8, 8, "keep") for n in range(12)]
+    text = html(page_of(week_of(*rows)), drawing_code())
+    assert text.index("GPUs needed against GPUs now") < text.index('<article class="verdict')
+    assert text.count("GPUs needed against GPUs now") == 1
+    few = html(page_of(week_of(*rows[:3])), drawing_code())
+    assert few.index("GPUs needed against GPUs now") > few.index('<article class="verdict')
 
 
 def test_one_gpu_is_no_plural() -> None:
