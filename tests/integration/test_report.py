@@ -13,7 +13,7 @@ import pytest
 from report_week import BEFORE, HOSTILE, WEEK, decision, empty_week, frame, full_week
 
 from flows.home import Home
-from flows.report import report
+from flows.report import report, reproduce
 from transforms.errors import DataError, HomeError
 
 
@@ -117,3 +117,19 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     with pytest.raises(HomeError, match="cannot be written") as raised:
         report(home)
     assert os.linesep not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("root", "fleet", "place"),
+    [
+        ("data", "data/fleet.toml", "--home data"),
+        ("my home", "fleets/eu.toml", "--home 'my home' --fleet fleets/eu.toml"),
+        ("/srv/kv/home", "/etc/kv/eu.toml", "--home PATH/home --fleet PATH/eu.toml"),
+        ("/srv/kv/home", "/srv/kv/home/fleet.toml", "--home PATH/home"),
+    ],
+)
+def test_the_commands_name_home_and_fleet_and_no_folder_of_the_machine(root: str, fleet: str, place: str) -> None:
+    commands = reproduce(Home(Path(root)), Path(fleet), WEEK)
+    assert commands[0] == f"kvledger review --week {WEEK} {place}"
+    assert "/srv" not in " ".join(commands)
+    assert f"week = '{WEEK}'" in commands[-1]
