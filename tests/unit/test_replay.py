@@ -134,6 +134,15 @@ def test_a_trace_or_engine_that_cannot_be_is_refused_in_one_line() -> None:
         replace(good, output_tokens=good.output_tokens[:1]),
         replace(good, parent=np.array([-1, 1], dtype=np.int32), delay_s=np.zeros(2), from_start=np.zeros(2, np.bool_)),
     ]
+    cached = replace(ENGINE, caching=Caching.BLOCK_IDS, prefix_block_tokens=4)
+    for offsets, ids in (([0, 1, 3], [0, 1]), ([0, 2, 1], [0]), ([0, 1, 2], [0, -5])):
+        blocks = {"block_offsets": np.array(offsets), "block_ids": np.array(ids, dtype=np.int32)}
+        with pytest.raises(InputError, match="block_offsets"):
+            replay(replace(good, **blocks), cached, SECOND)  # type: ignore[arg-type]
+    bad_traces += [
+        replace(good, session=np.array([0, -2], dtype=np.int32)),
+        replace(good, prompt_tokens=np.array([4, 1 << 30], dtype=np.int64)),
+    ]
     for trace in bad_traces:
         with pytest.raises(InputError, match=r"^trace: [^\n]+$"):
             replay(trace, ENGINE, SECOND)
@@ -149,7 +158,7 @@ def test_a_trace_or_engine_that_cannot_be_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="session column"):
         replay(good, replace(ENGINE, router=Router.SESSION_AFFINITY), SECOND)
     with pytest.raises(InputError, match="block_offsets"):
-        replay(good, replace(ENGINE, caching=Caching.BLOCK_IDS, prefix_block_tokens=4), SECOND)
+        replay(good, cached, SECOND)
 
 
 def test_groups_of_one_kind_are_one_kind_of_the_pool() -> None:

@@ -33,16 +33,27 @@ def check_trace(trace: TraceColumns, settings: Settings) -> None:
     )
     if any(len(column) not in {0, rows} for column in optional):
         raise InputError(f"trace: columns of unlike length beside {rows} requests")
+    if max(trace.prompt_tokens.max(), trace.output_tokens.max()) >= NO_LIMIT // 2:
+        raise InputError(f"trace: a request of {NO_LIMIT // 2:,} tokens or more; leave it out")
     if trace.prompt_tokens.min() < 1:
         raise InputError(f"trace: request {int(np.argmax(trace.prompt_tokens < 1))} has no prompt token; leave it out")
     if len({len(trace.parent), len(trace.delay_s), len(trace.from_start)}) > 1:
         raise InputError("trace: parent, delay_s and from_start come together or not at all")
     _check_arrivals(trace)
-    if settings.caching == Caching.BLOCK_IDS and len(trace.block_offsets) != rows + 1:
-        raise InputError("trace: prefix caching by block ids needs block_offsets and block_ids")
+    if settings.caching == Caching.BLOCK_IDS:
+        _check_blocks(trace)
     needs_session = settings.caching == Caching.SESSION or settings.router == Router.SESSION_AFFINITY
     if needs_session and len(trace.session) != rows:
         raise InputError("trace: caching and routing by session need the session column")
+
+
+def _check_blocks(trace: TraceColumns) -> None:
+    """Raise InputError where the prefix blocks are not a list of numbers for each request."""
+    offsets, ids = trace.block_offsets, trace.block_ids
+    if len(offsets) != trace.rows + 1:
+        raise InputError("trace: prefix caching by block ids needs block_offsets and block_ids")
+    if offsets[0] != 0 or offsets[-1] != len(ids) or (np.diff(offsets) < 0).any() or ids.min(initial=0) < 0:
+        raise InputError("trace: block_offsets must rise from 0 to the count of block_ids, and ids be 0 or more")
 
 
 def _check_arrivals(trace: TraceColumns) -> None:
@@ -52,6 +63,8 @@ def _check_arrivals(trace: TraceColumns) -> None:
     arrived = trace.arrived_s[first]
     if not np.isfinite(arrived).all() or (np.diff(arrived) < 0).any():
         raise InputError("trace: arrival times must be finite and never fall; sort the requests by arrival")
+    if min(trace.session.min(initial=-1), trace.parent.min(initial=-1)) < -1:
+        raise InputError("trace: session and parent are numbers from 0, or -1 for none")
     if len(trace.parent) > 0 and (trace.parent >= np.arange(rows)).any():
         raise InputError("trace: a request must stand after the one that causes it")
     if len(trace.delay_s) > 0 and not (trace.delay_s[~first] >= 0).all():
