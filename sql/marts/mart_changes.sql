@@ -45,7 +45,7 @@ select
     case
         when previous_week is null then comparison_text
         when requests_change_factor is null then 'no requests in ' || previous_week
-        when mover[1] < 0.005 then 'as in ' || previous_week
+        when mover[1] < 0.005 then 'less than 0.5 % from ' || previous_week || ' in requests and mean lengths'
         when mover[3] >= 9
             then format('largest mover since {}: {}, {:,.0f} times as much', previous_week, mover[2], 1 + mover[3])
         else format(

@@ -14,6 +14,7 @@ worded as (
     select
         *,
         case
+            when covered_s < 60 then 'less than a minute'
             when covered_s < 7200 then format('{:.0f} minutes', floor(covered_s / 60))
             when covered_s < 172800 then format('{:.0f} hours', floor(covered_s / 3600))
             when covered_s < 601200 then format('{:.1f} days', covered_s / 86400)

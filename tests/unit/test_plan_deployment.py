@@ -85,7 +85,7 @@ def test_every_week_has_a_whole_plan(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([], "no traffic this week: nothing to size by, the 2 replicas of today are kept"),
+        ([], "no traffic this week: nothing to size by, 2 replicas of today kept"),
         ([attempt(5.0, None, None)], "no usable traffic this week (none of 1 attempts has known lengths"),
         ([attempt(5.0, 500_000, 10)], "no usable traffic this week"),
         ([attempt(-5.0, 100, 10, e2e=60.0)], "no traffic this week"),

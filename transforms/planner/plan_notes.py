@@ -36,7 +36,8 @@ def _idle(workload: Workload, site: Site) -> Iterator[Note]:
     attempts = workload.attempts_requests
     none = f"none of {attempts:,} attempts has known lengths and a prompt that the engine takes"
     why = f"no usable traffic this week ({none})" if attempts else "no traffic this week"
-    kept = f"the {site.now_replicas} replicas of today are kept" if site.now_replicas else "there is no replica today"
+    replicas = f"{site.now_replicas} replica{'s' * (site.now_replicas > 1)} of today kept"
+    kept = replicas if site.now_replicas else "no replica today"
     yield Note("no_traffic", NO_DEMAND, f"{why}: nothing to size by, {kept}", attempts)
 
 
