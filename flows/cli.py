@@ -17,6 +17,7 @@ from flows.commands.kv import kv
 from flows.commands.plan import plan
 from flows.commands.predict import predict
 from flows.commands.query import query
+from flows.commands.replay import replay
 from flows.commands.review import review
 from flows.commands.sample import sample
 from flows.log import start_logging
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, build, plan, kv, predict, calibrate, query, dictionary, export, sample):
+for command in (review, ingest, build, plan, kv, replay, predict, calibrate, query, dictionary, export, sample):
     app.command()(command)
 
 

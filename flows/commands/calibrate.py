@@ -7,37 +7,103 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.commands.engine_options import (
+    EngineVersionOption,
+    KvDtypeOption,
+    MaxBatchedTokensOption,
+    MaxModelLenOption,
+    MaxSeqsOption,
+    PipelineOption,
+    TensorOption,
+    UtilizationOption,
+)
 from flows.commands.options import DEFAULT_HOME, HomeOption, JsonOption
+from flows.commands.replay import BlocksOption, ReplicasOption, SetOption
 from flows.printing import print_json, print_line
+from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PointsOption = Annotated[Path, typer.Option("--points", help="CSV of measured benchmark points.")]
-ConfigsOption = Annotated[Path, typer.Option("--configs", help="Folder with the points' config files.")]
+ResultsArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="RESULTS…", help="Logs or benchmark results of one deployment.")
+]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the results.")]
+ModelOption = Annotated[str | None, typer.Option("--model", help="Path of a config.json, or a catalog id.")]
+GpuOption = Annotated[str | None, typer.Option("--gpu", help="GPU of the catalog.")]
+PointsOption = Annotated[Path | None, typer.Option("--points", help="CSV of measured benchmark points instead.")]
+ConfigsOption = Annotated[Path | None, typer.Option("--configs", help="Folder with the points' config files.")]
 OutputOption = Annotated[Path, typer.Option("--output", help="TOML to write the calibration to.")]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Where the points come from, in words.")]
 
 
 def calibrate(
+    results: ResultsArgument = None,
     *,
-    points: PointsOption,
-    configs: ConfigsOption,
     output: OutputOption,
+    results_format: FormatOption = None,
+    model: ModelOption = None,
+    gpu: GpuOption = None,
+    tp: TensorOption = 1,
+    pp: PipelineOption = 1,
+    max_num_seqs: MaxSeqsOption = None,
+    max_num_batched_tokens: MaxBatchedTokensOption = None,
+    max_model_len: MaxModelLenOption = None,
+    gpu_memory_utilization: UtilizationOption = None,
+    kv_cache_dtype: KvDtypeOption = "auto",
+    engine_version: EngineVersionOption = None,
+    kv_blocks: BlocksOption = None,
+    replicas: ReplicasOption = 1,
+    settings: SetOption = None,
+    points: PointsOption = None,
+    configs: ConfigsOption = None,
     source: SourceOption = None,
     home: HomeOption = DEFAULT_HOME,
     json: JsonOption = False,
 ) -> None:
-    """Fit step times to measured runs, and say how far off they are on runs left out."""
+    """Fit step times to measured runs, and say how far off they are on what was left out."""
+    given = locals()
+    if points is not None:
+        if results or configs is None:
+            raise ConfigError("calibrate takes RESULTS, or --points FILE.csv with --configs DIR; one of them")
+        found = _from_points(points, configs, output, source, home)
+        lines = points_lines(found)
+    else:
+        found = _from_results(given)
+        lines = results_lines(found)
+    if json:
+        print_json(found)
+    else:
+        print_line("\n".join(lines))
+
+
+def _from_points(points: Path, configs: Path, output: Path, source: str | None, home: Path) -> dict[str, Any]:
     from flows.calibrate_points import calibrate_points
     from flows.catalog import load_catalog
     from flows.home import Home
 
-    found = calibrate_points(points, configs, output, source, load_catalog(Home(home)))
-    if json:
-        print_json(found)
-    else:
-        print_line("\n".join(points_lines(found)))
+    return calibrate_points(points, configs, output, source, load_catalog(Home(home)))
+
+
+def _from_results(given: Mapping[str, Any]) -> dict[str, Any]:
+    missing = [name for name in ("results", "results_format", "model", "gpu") if not given[name]]
+    if missing:
+        words = {"results": "RESULTS", "results_format": "--format", "model": "--model", "gpu": "--gpu"}
+        raise ConfigError(f"calibrate needs {', '.join(words[name] for name in missing)} (or --points and --configs)")
+    from flows.own_calibration import calibrate_results
+    from flows.replay_flags import flags_of, question_of
+
+    asked = question_of(flags_of(given), given["settings"] or (), replicas=given["replicas"])
+    return calibrate_results(given["results"], given["results_format"], asked, given["output"], given["home"])
+
+
+def results_lines(found: Mapping[str, Any]) -> list[str]:
+    """Lines on a fit to requests: how many, how far off, and the parameters."""
+    errors = {name: error for name, error in found["holdout_error_ratio"].items() if error is not None}
+    off = ", ".join(f"{name} {error:.1%}" for name, error in errors.items())
+    lines = [f"{found['fit_requests']:,} requests fitted, {found['holdout_requests']:,} held out, off there by {off}"]
+    lines += [f"{name} = {value:g}" for name, value in found["fitted"].items()]
+    return [*lines, f"written to {found['output']}"]
 
 
 def points_lines(found: Mapping[str, Any]) -> list[str]:

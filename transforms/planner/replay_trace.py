@@ -30,6 +30,19 @@ MICROS = 1_000_000.0
 
 
 @dataclass(frozen=True, eq=False)
+class Logged:
+    """Seconds since each request's arrival as the log has them, NaN where it does not say; failures have none."""
+
+    queue_s: NDArray[np.float64]
+    ttft_s: NDArray[np.float64]
+    e2e_s: NDArray[np.float64]
+
+    def at(self, rows: NDArray[np.int64]) -> Logged:
+        """Those of the chosen rows."""
+        return Logged(self.queue_s[rows], self.ttft_s[rows], self.e2e_s[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class ReplayTrace:
     """Requests in the order of arrival, and what was done to have them."""
 
@@ -47,6 +60,7 @@ class ReplayTrace:
     prefix_block_tokens: int
     """0 where the rows have no prefix blocks."""
     has_sessions: bool
+    logged: Logged
 
     @property
     def span_s(self) -> float:
@@ -68,7 +82,8 @@ def replay_trace(rows: pl.DataFrame, where: str, seed: int = 0, *, is_causal: bo
     arrived_s = (arrived_us - arrived_us[0]) / MICROS
     links = _links(kept, arrived_s) if is_causal else _Links()
     block_tokens, offsets, ids = _prefix_blocks(kept)
-    session = _numbers(kept, "session_id", "agent_id")
+    session = _alone(_numbers(kept, "session_id", "agent_id"))
+    has_sessions = int(session.max()) + 1 < len(kept)
     columns = TraceColumns(
         arrived_s=arrived_s,
         prompt_tokens=kept["prompt_tokens"].to_numpy().astype(np.int32),
@@ -77,21 +92,21 @@ def replay_trace(rows: pl.DataFrame, where: str, seed: int = 0, *, is_causal: bo
         session=session.astype(np.int32),
         block_offsets=offsets,
         block_ids=ids,
-        shared_tokens=_shared_tokens(kept, session),
+        shared_tokens=_shared_tokens(kept, session) if has_sessions else np.zeros(0, dtype=np.int32),
         parent=links.parent,
         delay_s=links.delay_s,
         from_start=links.from_start,
     )
-    whole = _numbers(kept, "session_id")
     return ReplayTrace(
         columns=columns,
         request_id=given_ids(kept),
-        unit=np.where(whole >= 0, whole, whole.max(initial=-1) + 1 + np.arange(len(kept))),
+        unit=_alone(_numbers(kept, "session_id")),
         drawn_outputs=drawn,
         unknown_gaps=links.unknown_gaps,
         left_out=left_out,
         prefix_block_tokens=block_tokens,
-        has_sessions=bool((np.bincount(session[session >= 0], minlength=1) > 1).any()),
+        has_sessions=has_sessions,
+        logged=_logged(kept),
     )
 
 
@@ -118,6 +133,14 @@ def _requests(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     return rows, left_out
 
 
+def _logged(rows: pl.DataFrame) -> Logged:
+    is_whole = rows["status"].fill_null("ok").is_in(["ok", "length"]).to_numpy()
+    names = ("queue_s", "ttft_s", "e2e_s")
+    return Logged(
+        *(np.where(is_whole, rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy(), np.nan) for name in names)
+    )
+
+
 def _numbers(rows: pl.DataFrame, *keys: str) -> NDArray[np.int64]:
     """Number of each row's group by `keys` in order of appearance; −1 where the first of them is NULL."""
     named = rows.with_row_index("row").filter(pl.col(keys[0]).is_not_null())
@@ -127,6 +150,12 @@ def _numbers(rows: pl.DataFrame, *keys: str) -> NDArray[np.int64]:
         _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
         numbers[named["row"].to_numpy()] = np.argsort(np.argsort(first))[inverse]
     return numbers
+
+
+def _alone(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`numbers` with a group of its own for each row of none: its blocks too may be found again after a preemption."""
+    is_none = numbers < 0
+    return np.where(is_none, numbers.max(initial=-1) + np.cumsum(is_none), numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +201,6 @@ def _previous(group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _shared_tokens(rows: pl.DataFrame, session: NDArray[np.int64]) -> NDArray[np.int32]:
     """Tokens each prompt has in common with its session so far: all, but what was logged where it became shorter."""
-    if not (session >= 0).any():
-        return np.zeros(0, dtype=np.int32)
     prompt = rows["prompt_tokens"].to_numpy()
     before = _previous(session)
     is_shorter = (before >= 0) & (prompt < prompt[np.maximum(before, 0)])

@@ -1,0 +1,72 @@
+"""A deployment's own calibration on disk: fitted to results files, written as TOML, read for a replay."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flows.calibrations import calibration_document, parameter_table, rounded, write_calibrations
+from flows.kernel_cache import use_kernel_cache
+from flows.printing import print_note
+from flows.reading.rows import read_rows
+from flows.replay_site import replay_site
+from transforms.errors import ConfigError, InputError
+from transforms.planner.own_calibration import fit_document, identity, parse_own
+from transforms.planner.provenance import CALIBRATED
+from transforms.planner.replay_fit import MEASURES, Run, fitted
+from transforms.planner.replay_settings import replay_settings
+from transforms.planner.replay_trace import replay_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from flows.replay_flags import Asked
+    from flows.replay_site import ReplaySite
+
+
+def read_calibration(path: Path, site: ReplaySite) -> ReplaySite:
+    """`site` under the calibration in the file at `path`; ConfigError where it is of another model, GPU or layout."""
+    if not path.is_file():
+        raise ConfigError(f"calibration {path} does not exist; kvledger calibrate RESULTS --output {path} makes one")
+    wanted = identity(site.model.model_id, site.gpu.name, site.engine, site.work)
+    parameters = parse_own(calibration_document(path), str(path), wanted)
+    return replace(site, parameters=parameters, provenance=CALIBRATED, source=str(path))
+
+
+def calibrate_results(paths: Sequence[Path], form: str, asked: Asked, output: Path, home: Path) -> dict[str, Any]:
+    """JSON of the fit to the results files at `paths`, all of one deployment; writes the calibration to `output`."""
+    use_kernel_cache(print_note)
+    site = replay_site(asked.site, home)
+    runs = [_run(path, form, asked, site) for path in paths]
+    try:
+        fit = fitted(runs, site.work, site.parameters, site.engine.speculative_tokens)
+    except InputError as error:
+        raise InputError(f"{', '.join(map(str, paths))}: {error}") from None
+    document = identity(site.model.model_id, site.gpu.name, site.engine, site.work)
+    document |= {"engine_version": site.engine.version or "newest", "start": site.source, "seed": asked.options.seed}
+    document |= fit_document(fit) | {"parameters": parameter_table(fit.parameters.step)}
+    document["sources"] = [{"file": path.name, "format": form, "sha256": _sha256(path)} for path in paths]
+    write_calibrations(document, output)
+    table = document["parameters"] | document["replay"]
+    return {
+        "fitted": {name: rounded(table[name]) for name in fit.fitted},
+        "fit_requests": fit.fit_requests,
+        "holdout_requests": fit.holdout_requests,
+        "holdout_error_ratio": {name: fit.holdout_error_ratio[name] for name in MEASURES},
+        "provenance": CALIBRATED,
+        "output": str(output),
+    }
+
+
+def _run(path: Path, form: str, asked: Asked, site: ReplaySite) -> Run:
+    """The load of one results file as it arrived, with its logged times."""
+    reading = read_rows(path, asked.source(form, str(path)))
+    trace = replay_trace(reading.rows, str(path), asked.options.seed, is_causal=False)
+    return Run(trace, replay_settings(site.engine, asked.options, site.pool.pool, site.max_model_len, trace))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,110 @@
+"""What a replay is asked beside the engine's own settings, and `--set key=value` for both."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from transforms.errors import ConfigError, nearest
+from transforms.fleet import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROUTERS = ("round_robin", "random", "least_outstanding", "session_affinity", "prefix_affinity")
+CACHING = ("auto", "off", "block_ids", "session")
+REQUESTED = ("ignore", "reject", "clamp")
+SCALE_MODES = ("sessions", "compress")
+WORDS = {"router": ROUTERS, "prefix_caching_by": CACHING, "requested_output": REQUESTED, "scale_mode": SCALE_MODES}
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Options of a replay; None leaves a value to the engine's release or the KV account."""
+
+    replicas: int = 1
+    router: str = "round_robin"
+    affinity_slack_requests: int = 32
+    kv_blocks: int | None = None
+    """Blocks of one replica, as the engine's log counts them."""
+    prefix_caching_by: str = "auto"
+    """What prefix caching goes by: the trace's blocks, else its sessions."""
+    reserve_full_prompt: bool | None = None
+    lone_request_exempt: bool | None = None
+    async_lag_steps: int | None = None
+    watermark_ratio: float = 0.0
+    max_num_queued_reqs: int | None = None
+    max_num_queued_tokens: int | None = None
+    timeout_s: float | None = None
+    acceptance_ratio: float = 0.0
+    """Share of drafted tokens that are accepted."""
+    requested_output: str = "reject"
+    """What becomes of prompt + requested output above max_model_len."""
+    failure_ends_session: bool = True
+    rate_scale: float = 1.0
+    """Times as many arrivals."""
+    scale_mode: str = "sessions"
+    seed: int = 0
+    ttft_p95_s: float = 2.0
+    """Objective of the sustainable rate."""
+    tpot_p95_s: float = 0.05
+
+
+def with_settings(
+    engine: Engine, options: ReplayOptions, settings: Sequence[str], known_too: Sequence[str] = ()
+) -> tuple[Engine, ReplayOptions, set[str]]:
+    """Engine and options with each `key=value` of `settings` put in, and the engine's keys among them.
+
+    ConfigError names the nearest key, `known_too` among them, or what a value must be.
+    """
+    values: dict[type, dict[str, Any]] = {Engine: {}, ReplayOptions: {}}
+    hints = {kind: get_type_hints(kind) for kind in values}
+    known = {f.name: kind for kind in values for f in fields(kind)}
+    for setting in settings:
+        key, separator, text = setting.partition("=")
+        if not separator or key not in known:
+            what = "must be key=value" if not separator else f"unknown key '{key}'"
+            words = sorted({*known, *known_too})
+            raise ConfigError(f"--set {setting}: {what}{nearest(key, words)} (known: {', '.join(words)})")
+        kind = known[key]
+        values[kind][key] = _typed(key, text, hints[kind][key])
+    changed = replace(options, **values[ReplayOptions])
+    check_options(changed)
+    return replace(engine, **values[Engine]), changed, set(values[Engine])
+
+
+def check_options(options: ReplayOptions) -> None:
+    """Raise ConfigError where an option has a value it cannot have."""
+    for key, words in WORDS.items():
+        value = getattr(options, key)
+        if value not in words:
+            raise ConfigError(f"{key} = '{value}' must be one of {', '.join(words)}{nearest(value, words)}")
+    for key in ("replicas", "kv_blocks", "rate_scale", "timeout_s", "ttft_p95_s", "tpot_p95_s"):
+        value = getattr(options, key)
+        if value is not None and not value > 0:
+            raise ConfigError(f"{key} = {value} must be above zero")
+    for key in ("watermark_ratio", "acceptance_ratio"):
+        if not 0 <= getattr(options, key) <= 1:
+            raise ConfigError(f"{key} = {getattr(options, key)} must lie in 0 … 1")
+    for key in ("max_num_queued_reqs", "max_num_queued_tokens", "affinity_slack_requests", "seed"):
+        if (getattr(options, key) or 0) < 0:
+            raise ConfigError(f"{key} = {getattr(options, key)} must not be negative")
+
+
+def _typed(key: str, text: str, hint: Any) -> Any:
+    """`text` as TOML would read it, or as plain text, checked against the field's type."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    kind = kinds[0]
+    if kind is str:
+        return text.strip("\"'")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        words = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise ConfigError(f"--set {key}={text}: must be {words[kind]}")
+    return value
