@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CatalogError, HomeError
+from transforms.planner.calibration_choice import chosen
+from transforms.planner.provenance import CALIBRATED
 from transforms.planner.step_calibration import StepParameters, parse_calibrations
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flows.catalog import Catalog
+    from flows.deployments import Placed
+    from flows.fleet import LoadedFleet
     from transforms.planner.step_calibration import Calibration
 
 _DIGITS = 6
@@ -43,6 +47,35 @@ def load_calibrations(catalog: Catalog) -> tuple[Calibration, ...]:
     """All calibrations of the catalog, those of the home first."""
     files = calibration_files(catalog)
     return tuple(one for path in files for one in parse_calibrations(calibration_document(path), str(path)))
+
+
+def deployment_calibration(placed: Placed, fleet: LoadedFleet, catalog: Catalog) -> Calibration:
+    """Calibration of a deployment: its own where the fleet names one, else the catalog's for its engine and GPU."""
+    engine, gpu = placed.deployment.engine, placed.gpu
+    usual = chosen(load_calibrations(catalog), engine.name, gpu)
+    path = calibration_path(placed.deployment.calibration, fleet)
+    if path is None:
+        return usual
+    from transforms.planner.own_calibration import identity, parse_own
+    from transforms.planner.replay_costs import engine_work
+
+    work = engine_work(placed.model.config, placed.model.where, gpu, engine)
+    wanted = identity(placed.model.model_id, gpu.name, engine, work)
+    document = calibration_document(path)
+    errors = document.get("holdout_error_ratio", {})
+    return replace(
+        usual,
+        parameters=parse_own(document, str(path), wanted).step,
+        provenance=CALIBRATED,
+        source=f"calibration of this deployment, {path.name}",
+        tpot_error_ratio=abs(float(errors.get("tpot_s", usual.tpot_error_ratio))),
+        ttft_error_ratio=abs(float(errors.get("ttft_s", usual.ttft_error_ratio))),
+    )
+
+
+def calibration_path(named: str | None, fleet: LoadedFleet) -> Path | None:
+    """Path of the calibration a deployment names, from the fleet file's folder; None where it names none."""
+    return None if named is None else fleet.base / named
 
 
 def write_calibrations(document: Mapping[str, Any], path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from flows.build import rebuild_marts
+from flows.calibrations import calibration_files, calibration_path, deployment_calibration
 from flows.damage import plan_damage_named
 from flows.deployments import deployment_row, place
 from flows.facts_id import code_sha256, has_current_facts
@@ -19,7 +20,7 @@ from flows.lake import manifest_path
 from flows.lake_files import write_table
 from flows.warehouse import published
 from transforms.errors import DataError, HomeError
-from transforms.planner.hardware import ASSUMED, step_model
+from transforms.planner.hardware import step_model
 from transforms.planner.plan_deployment import plan_deployment
 from transforms.planner.plan_replicas import Price, Site
 from transforms.planner.plan_tables import PLAN_GRAINS, PLAN_TABLES
@@ -89,7 +90,8 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
             plans = []
             for one in placed:
                 workload = read_workload(connection, one.deployment.name, each)
-                plans.append(plan_deployment(workload, site_of(one, fleet, catalog, covered_s), ASSUMED, run_id))
+                calibration = deployment_calibration(one, fleet, catalog)
+                plans.append(plan_deployment(workload, site_of(one, fleet, catalog, covered_s), calibration, run_id))
                 advance()
             _write(home, each, plans)
     return chosen
@@ -127,9 +129,8 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
     """What the planner knows of one deployment: replica, clock, price, and how its GPUs are had."""
     engine, account, planning = placed.deployment.engine, placed.account, fleet.fleet.planning
     given = placed.deployment.given
-    step = step_model(
-        placed.model.config, placed.model.model_id, placed.gpu, engine, kv_token_bytes=account.bytes_per_token
-    )
+    calibration = deployment_calibration(placed, fleet, catalog)
+    step = step_model(placed.model.config, placed.model.model_id, placed.gpu, engine, calibration)
     replica = Replica(
         step=step,
         groups=account.groups,
@@ -214,6 +215,7 @@ def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
         fleet.sha256,
         hashlib.sha256(manifest_path(home).read_bytes()).hexdigest(),
         catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base),
+        *(hashlib.sha256(path.read_bytes()).hexdigest() for path in _calibrations(fleet, catalog)),
         version("kvledger"),
         code_sha256(),
         week,
@@ -222,6 +224,12 @@ def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
     ):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:12]
+
+
+def _calibrations(fleet: LoadedFleet, catalog: Catalog) -> list[Path]:
+    """Calibration files a plan rests on: the catalog's and the deployments' own."""
+    own = [calibration_path(deployment.calibration, fleet) for deployment in fleet.fleet.deployments]
+    return [*calibration_files(catalog), *(path for path in own if path is not None)]
 
 
 def _is_planned(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> bool:

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from planner_week import TOOL_WAITS, azure_rows
 
+from flows.calibrations import deployment_calibration
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.fleet import LoadedFleet
 from flows.plan import site_of
 from transforms.fleet import parse_fleet
-from transforms.planner.hardware import ASSUMED
 from transforms.planner.plan_deployment import plan_deployment
 from transforms.workload import make_workload
 
@@ -38,18 +38,19 @@ FLEET = {
 def test_azure_conversations_on_h100(shared_dir: Path) -> None:
     catalog = load_catalog(None)
     fleet = LoadedFleet(parse_fleet(FLEET, "fleet"), Path("fleet.toml"), Path(), "0", is_example=False)
-    site = site_of(place(fleet.fleet.deployments[0], fleet, catalog), fleet, catalog, covered_s=3480.0)
+    placed = place(fleet.fleet.deployments[0], fleet, catalog)
+    site = site_of(placed, fleet, catalog, covered_s=3480.0)
     work = make_workload(azure_rows(shared_dir), pl.DataFrame(schema=TOOL_WAITS), "llama", "2023-W46")
-    tables = plan_deployment(work, site, ASSUMED, "0" * 12)
+    tables = plan_deployment(work, site, deployment_calibration(placed, fleet, catalog), "0" * 12)
     rows = {row["demand"]: row for row in tables["plan_replicas"].iter_rows(named=True)}
     found = {demand: row["demand_replicas"] for demand, row in rows.items()}
-    assert found == pytest.approx({"compute": 0.686005, "kv": 0.241063, "latency": 1.0}, rel=1e-4)
+    assert found == pytest.approx({"compute": 0.785309, "kv": 0.234295, "latency": 1.0}, rel=1e-4)
     row = rows["compute"]
     assert row["is_binding"]
     assert (row["needed_replicas"], row["needed_gpus"], row["envelope_gpus"]) == (2, 2, 1)
-    assert row["residency_peak_bytes"] / 2**30 == pytest.approx(10.2173, rel=1e-4)
-    assert row["residency_max_bytes"] / 2**30 == pytest.approx(12.1037, rel=1e-4)
+    assert row["residency_peak_bytes"] / 2**30 == pytest.approx(9.93043, rel=1e-4)
+    assert row["residency_max_bytes"] / 2**30 == pytest.approx(11.8456, rel=1e-4)
     assert row["planned_batch_requests"] == 256
-    assert row["step_s"] == pytest.approx(0.029478, rel=1e-4)
+    assert row["step_s"] == pytest.approx(0.0284922, rel=1e-4)
     held = tables["plan_kv_time"]["kv_time_byte_s"].sum() / 2**30
-    assert held == pytest.approx(5301.52, rel=1e-4)
+    assert held == pytest.approx(4609.39, rel=1e-4)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planner_week import STEP, replica
 
+from transforms.planner import pace
 from transforms.planner.pace import decode_work_s, planned_batch, prefill_times_s, prefill_work_s, slo_pace
 from transforms.planner.step_time import (
     Batch,
@@ -150,3 +151,20 @@ def test_longer_requests_are_more_work(prompt: int, output: int, more: int) -> N
 
     assert work(prompt + more, output) > work(prompt, output)
     assert work(prompt, output + more) > work(prompt, output)
+
+
+def test_a_batch_of_experts_reads_what_its_own_tokens_ask_for() -> None:
+    """The batch priced for decode takes the promised time where the promise binds, experts included."""
+    sparse = dataclasses.replace(
+        STEP, weight_bytes=3e9, experts=128, experts_per_token=4, expert_bytes=60e9, expert_s=0.03
+    )
+    one = replica(10_000_000, step=sparse, max_num_seqs=4096)
+    context = np.array([100.0, 2000.0, 30_000.0])
+    batch = pace._batches(one, context)
+    took = [step_s(sparse, 0.0, float(b), float(c)) for b, c in zip(batch, context, strict=True)]
+    assert took == pytest.approx([one.tpot_p95_s] * 3, rel=1e-3)
+    hurried = dataclasses.replace(one, tpot_p95_s=0.01)
+    (few,) = pace._batches(hurried, np.array([2000.0]))
+    assert 1 < few < 16
+    assert step_s(sparse, 0.0, float(few), 2000.0) == pytest.approx(0.01, rel=1e-3)
+    assert step_s(sparse, 0.0, 1.0, 1.0) >= step_floor_s(sparse)

@@ -32,6 +32,9 @@ NORMAL_95 = 1.645
 
 MOST_REPLICAS = 1 << 20
 
+EXPERT_ROUNDS = 60
+"""Rounds towards the step whose tokens ask for the experts it reads; each is nearer from below."""
+
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
@@ -157,16 +160,23 @@ def _step_s(traffic: Traffic, replica: Replica, rate_per_s: float) -> float:
     step = replica.step
     outputs, context = traffic.output_mean_tokens, traffic.context_mean_tokens
     new = float((traffic.prompt_tokens - traffic.cached_tokens).mean())
-    pairs = float(((traffic.prompt_tokens**2 - traffic.cached_tokens**2) / 2).mean())
-    flop = (
-        step.token_flop * (new + outputs)
-        + step.sampled_flop * (outputs + 1)
-        + step.pair_flop * (pairs + outputs * context)
+    pairs = float(((traffic.prompt_tokens**2 - traffic.cached_tokens**2) / 2).mean()) * step.prefill_pair_ratio
+    compute_s = (
+        step.token_flop / step.flop_per_s * (new + outputs)
+        + step.sampled_compute_s * (outputs + 1)
+        + step.pair_compute_s * (pairs + outputs * context)
     )
+    read_s = (step.context_memory_s * context + step.sequence_s) * outputs
     rest_s = step.token_collective_s * (new + outputs) + step.sequence_overhead_s * outputs
-    by_compute = _loaded(step.step_overhead_s, rate_per_s * (flop / step.flop_per_s + rest_s))
-    by_memory = _loaded(step.base_s, rate_per_s * (step.kv_token_bytes * outputs * context / step.bytes_per_s + rest_s))
-    token_s = max(by_compute, by_memory, step_s(step, 0.0, 1.0, context))
+    by_compute = _loaded(step.step_overhead_s, rate_per_s * (compute_s + rest_s))
+    alone_s = step_s(step, 0.0, 1.0, context)
+    token_s = max(by_compute, alone_s)
+    for _ in range(EXPERT_ROUNDS if step.expert_s else 1):
+        unasked = step.unasked_ratio ** min(rate_per_s * token_s * (new + outputs), replica.max_num_batched_tokens)
+        by_memory = _loaded(step.base_s - step.expert_s * unasked, rate_per_s * (read_s + rest_s))
+        token_s = max(by_compute, by_memory, alone_s)
+        if not math.isfinite(token_s):
+            return math.inf
     is_within_budget = rate_per_s * token_s * (new + outputs) <= replica.max_num_batched_tokens
     return token_s if is_within_budget else math.inf
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     Reals = NDArray[np.float64]
 
+EXPERT_ROUNDS = 32
+"""Halvings towards the batch whose tokens ask for as many experts as its time leaves room to read."""
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -103,13 +106,23 @@ def decode_work_s(replica: Replica, prompt_tokens: Reals, output_tokens: Reals) 
 
 def _batches(replica: Replica, context: Reals) -> Reals:
     """Largest batch (≥ 1, not rounded) of requests of each context under KV, engine limit and time per output token."""
+    by_kv = replica.kv_capacity_tokens / context
+    largest: Reals = np.minimum(np.minimum(by_kv, _promised(replica, context)), float(replica.max_num_seqs))
+    return np.maximum(largest, 1.0)
+
+
+def _promised(replica: Replica, context: Reals) -> Reals:
+    """Batch of requests of each context at which a step takes the time promised per output token, not rounded."""
     step = replica.step
     per_request_s = step.sequence_overhead_s + step.token_collective_s
-    compute_s = (step.token_flop + step.sampled_flop + step.pair_flop * context) / step.flop_per_s + per_request_s
-    memory_s = step.kv_token_bytes * context / step.bytes_per_s + per_request_s
-    by_compute = (replica.tpot_p95_s - step.step_overhead_s) / compute_s
-    by_memory = (replica.tpot_p95_s - step.base_s) / memory_s
-    by_kv = replica.kv_capacity_tokens / context
-    by_promise = np.minimum(by_compute, by_memory)
-    largest: Reals = np.minimum(np.minimum(by_kv, by_promise), float(replica.max_num_seqs))
-    return np.maximum(largest, 1.0)
+    compute_s = step.token_flop / step.flop_per_s + step.sampled_compute_s + step.pair_compute_s * context
+    memory_s = step.context_memory_s * context + step.sequence_s + per_request_s
+    by_compute = (replica.tpot_p95_s - step.step_overhead_s) / (compute_s + per_request_s)
+    left_s = replica.tpot_p95_s - step.base_s + step.expert_s
+    most: Reals = np.minimum(by_compute, left_s / memory_s)
+    low, high = np.zeros_like(most), np.maximum(most, 0.0)
+    for _ in range(EXPERT_ROUNDS if step.expert_s else 0):
+        middle = (low + high) / 2
+        fits = step.expert_s * (1 - step.unasked_ratio**middle) + memory_s * middle <= left_s
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return low if step.expert_s else most

@@ -20,14 +20,14 @@ from transforms.workload import week_start
 
 if TYPE_CHECKING:
     from transforms.planner.demands_of_week import WeekDemands
-    from transforms.planner.hardware import Efficiencies
     from transforms.planner.plan_replicas import Site
+    from transforms.planner.step_calibration import Calibration
     from transforms.workload import Workload
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
-def plan_deployment(workload: Workload, site: Site, efficiencies: Efficiencies, run_id: str) -> dict[str, pl.DataFrame]:
+def plan_deployment(workload: Workload, site: Site, calibration: Calibration, run_id: str) -> dict[str, pl.DataFrame]:
     """Every plan table for `workload` on the fleet of `site`: name → rows in the order of its grain."""
     found = demands_of_week(workload, site.replica, site.now_replicas)
     keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
@@ -40,7 +40,7 @@ def plan_deployment(workload: Workload, site: Site, efficiencies: Efficiencies, 
         ),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
         "plan_batch_curve": _batch_curve(found, site, modelled),
-        "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, efficiencies)),
+        "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
         "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
         **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", "plan_forecasts")},
     }
@@ -115,19 +115,26 @@ def _batch_curve(found: WeekDemands, site: Site, keys: dict[str, str]) -> pl.Dat
     return plan_frame("plan_batch_curve", keys, batch_curve(site.replica, found.batch.context_tokens, new_tokens))
 
 
-def _assumptions(found: WeekDemands, site: Site, efficiencies: Efficiencies) -> list[dict[str, Any]]:
+def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> list[dict[str, Any]]:
     """Inputs of the plan that no log gave: value, unit, how far to trust it, and where it comes from."""
-    fitted, source = efficiencies.provenance, efficiencies.source
+    fitted, source, step, parameters = (
+        calibration.provenance,
+        calibration.source,
+        site.replica.step,
+        calibration.parameters,
+    )
     full_pool = "the smaller of tpot_p95_s and a step with a full KV pool"
+    apart = "median error of the time per output token on (model, GPU) groups left out of the fit"
     rows = [
-        ("compute_efficiency_ratio", f"{efficiencies.compute_ratio:g}", "ratio", fitted, source),
-        ("bandwidth_efficiency_ratio", f"{efficiencies.bandwidth_ratio:g}", "ratio", fitted, source),
-        ("step_overhead_s", f"{site.replica.step.step_overhead_s:.3g}", "s", fitted, source),
-        ("sequence_overhead_s", f"{efficiencies.sequence_overhead_s:.3g}", "s", fitted, source),
+        ("compute_efficiency_ratio", f"{step.flop_per_s / step.peak_flop_per_s:.3g}", "ratio", fitted, source),
+        ("bandwidth_efficiency_ratio", f"{step.bytes_per_s / step.peak_bytes_per_s:.3g}", "ratio", fitted, source),
+        ("step_overhead_s", f"{step.step_overhead_s:.3g}", "s", fitted, source),
+        ("sequence_overhead_s", f"{step.sequence_overhead_s:.3g}", "s", fitted, source),
+        ("step_time_error_ratio", f"{calibration.tpot_error_ratio:.3g}", "ratio", fitted, apart),
         ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
     if site.replica.gpus > 1:
-        rows.append(("link_efficiency_ratio", f"{efficiencies.link_ratio:g}", "ratio", fitted, source))
+        rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
     if site.price is not None:
         price = f"{site.price.usd_per_hour:g}"
         rows.append(("gpu_price_usd_per_hour", price, "USD per GPU-hour", site.price.provenance, site.price.source))
