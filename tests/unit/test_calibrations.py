@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from flows.calibrations import deployment_calibration, load_calibrations, parameter_table
+from flows.calibrations import deployment_calibration, load_calibrations, parameter_table, write_calibrations
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.fleet import LoadedFleet
-from transforms.errors import CatalogError
+from transforms.errors import CatalogError, ConfigError
 from transforms.fleet import parse_fleet
 from transforms.planner.calibration_choice import WIDER, chosen, generation_of, rebalanced
+from transforms.planner.own_calibration import identity
+from transforms.planner.replay_costs import engine_work
 from transforms.planner.step_calibration import (
     PRODUCT_RATIOS,
     RATIOS,
@@ -99,3 +101,19 @@ def test_the_catalogs_calibration_holds_where_a_deployment_names_none(tmp_path: 
     found = deployment_calibration(*placed_with(None, tmp_path), CATALOG)
     assert (found.engine, found.generation, found.provenance) == ("vllm", "hopper", "calibrated")
     assert "public serving benchmarks" in found.source
+
+
+def test_a_deployments_own_calibration_comes_before_the_catalogs(tmp_path: Path) -> None:
+    placed, _ = placed_with(None, tmp_path)
+    engine = placed.deployment.engine
+    work = engine_work(placed.model.config, placed.model.where, placed.gpu, engine)
+    own = parameter_table(dataclasses.replace(StepParameters(), step_overhead_s=0.0125))
+    document = identity(placed.model.model_id, placed.gpu.name, engine, work)
+    document |= {"holdout_error_ratio": {"tpot_s": -0.01, "ttft_s": 0.02}, "replay": {"mixed_context_factor": 0.0}}
+    write_calibrations(document | {"parameters": own}, tmp_path / "own.toml")
+    found = deployment_calibration(*placed_with("own.toml", tmp_path), CATALOG)
+    assert found.parameters.step_overhead_s == 0.0125
+    assert (found.provenance, found.tpot_error_ratio, found.ttft_error_ratio) == ("calibrated", 0.01, 0.02)
+    write_calibrations(document | {"parameters": own, "gpu": "A100-SXM-80GB"}, tmp_path / "own.toml")
+    with pytest.raises(ConfigError, match="A100-SXM-80GB"):
+        deployment_calibration(*placed_with("own.toml", tmp_path), CATALOG)
