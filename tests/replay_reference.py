@@ -335,7 +335,7 @@ class Reference:
         engine, settings = self.engines[replica], self.settings
         seconds = self.seconds(scheduled)
         self.steps += 1
-        for request in [*scheduled, *engine.lagging[0], *engine.lagging[1]]:
+        for request in [*engine.running, *engine.lagging[0], *engine.lagging[1]]:
             request.kv_token_s += request.tokens * seconds
             request.kv_unit_s += (request.own_units + request.shared_units) * seconds
         start, used = engine.clock.now, settings.pool.units - engine.free
@@ -363,7 +363,8 @@ class Reference:
                 request.made += gained
                 if request.made >= request.output:
                     later_ends.append(request)
-        for request in [*ends, *sorted(later_ends, key=lambda r: r.number)]:
+        # of drafts accepted together, those that went further beyond the end had ended first
+        for request in [*ends, *sorted(later_ends, key=lambda r: (r.output - r.made, r.number))]:
             self.complete(engine, request)
 
     def complete(self, engine: Engine, request: Request) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from replay_reference import REFUSED, Reference
@@ -248,3 +249,61 @@ def test_closed_loop_and_series(data: st.DataObject) -> None:
         seen = (got.series.running[i], got.series.waiting[i], got.series.used_units[i])
         assert seen == expected.sampled(int(second), start), second
         assert math.isclose(got.series.mean_used_units[i], expected.mean_used(int(second), start), abs_tol=1e-9)
+
+
+def mixed(seed: int) -> tuple[TraceColumns, Settings, StepCosts]:
+    """A hundred requests, all features drawn at once, times that are no round numbers."""
+    rng = np.random.default_rng(seed)
+    rows, most = int(rng.integers(40, 160)), int(rng.choice([20, 80]))
+    prompts, outputs = rng.integers(1, most, rows).astype(np.int32), rng.integers(0, 60, rows).astype(np.int32)
+    arrived = np.cumsum(rng.exponential(float(rng.choice([0.02, 0.1, 0.4])), rows))
+    parent = np.array([rng.integers(max(0, i - 10), i) if i and rng.random() < 0.5 else -1 for i in range(rows)])
+    session = np.arange(rows)
+    for i in np.flatnonzero(parent >= 0):
+        session[i] = session[parent[i]]
+    ids = [
+        range(kind * 100, kind * 100 + int(p) // 16) for kind, p in zip(rng.integers(0, 6, rows), prompts, strict=True)
+    ]
+    trace = TraceColumns(
+        arrived, prompts, outputs,
+        session=session.astype(np.int32),
+        block_offsets=np.cumsum([0, *map(len, ids)]).astype(np.int64),
+        block_ids=np.array([*chain(*ids)], dtype=np.int32),
+    )  # fmt: skip
+    if rng.random() < 0.6:
+        delays, from_start = rng.exponential(0.5, rows), rng.random(rows) < 0.3
+        trace = replace(trace, parent=parent.astype(np.int32), delay_s=delays, from_start=from_start)
+    block, seats, drafts = int(rng.choice([4, 16])), int(rng.integers(2, 16)), int(rng.choice([0, 0, 0, 2]))
+    one = -(-(most + 62) // block)
+    engine = Settings(
+        Pool(int(rng.integers(one, 6 * one)), (block,)),
+        max_num_seqs=seats,
+        max_num_batched_tokens=int(rng.integers(seats * (1 + drafts), 100)),
+        reserve_full_prompt=bool(rng.random() < 0.5),
+        lone_request_exempt=bool(rng.random() < 0.5),
+        async_lag_steps=int(rng.integers(0, 2)),
+        watermark=float(rng.choice([0, 0.1])),
+        long_prefill_token_threshold=int(rng.choice([0, 0, 7])),
+        timeout_s=float(rng.choice([np.inf, 20.0])),
+        speculative_tokens=drafts,
+        acceptance_ratio=0.6,
+        replicas=int(rng.integers(1, 4)),
+        router=Router(int(rng.integers(0, 5))),
+        seed=seed,
+        caching=Caching(int(rng.integers(0, 3))),
+        prefix_block_tokens=16,
+        series=True,
+    )
+    scales = np.array([1e-3, 1e-3, 1e-5, 2e-2, 2e-4, 2e-3, 1e-4, 1e-5])
+    return trace, engine, StepCosts(*(rng.random(8) * scales))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_longer_workloads_with_all_features_at_once(seed: int) -> None:
+    agree(*mixed(seed))
+
+
+@pytest.mark.soak
+def test_a_thousand_longer_workloads() -> None:
+    for seed in range(40, 1040):
+        agree(*mixed(seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.pool import drop_full, step_units, units_of
+from transforms.planner.kernel.pool import drop_full, slots_held, step_units, units_of
 from transforms.planner.kernel.prefix import evict, found, keep_computed, take_found
 from transforms.planner.kernel.seats import leave, queue_first, take_seat, unqueue_first
 from transforms.planner.kernel.tables import lists_at, request_at, seat_at, whole_at
@@ -26,12 +26,9 @@ def schedule(s, replica, number):
         left = plan_chunks(s, replica, number, cap, budget)
         need += chunk_units(s, replica, number)
         budget = left
-    replica.has_preempted = 0
-    while need > replica.free:
-        replica.has_preempted = 1
-        preempt_last(s, replica, number)
-        need = step_units(s, replica, number)
-        need += chunk_units(s, replica, number)
+    replica.has_preempted = need > replica.free
+    if replica.has_preempted:
+        need = preempt(s, replica, number, need)
     replica.over = 0
     replica.free -= need
     if replica.cached > replica.free:
@@ -61,6 +58,28 @@ def is_too_early(s, replica):
 
 
 @once
+def evict_before(s, replica, number):
+    """Evict what the requests before the one that finds no block have already taken: walked, as preemption is rare."""
+    taken, place = 0, replica.head
+    while place >= 0:
+        seat = seat_at(s.seats, place)
+        if seat.is_decoding:
+            held = slots_held(s, replica, seat)
+            slots = seat.base + replica.counter + s.drafts
+        else:
+            held = seat.computed + s.drafts
+            slots = held + seat.chunk
+        taken += units_of(s, slots) - units_of(s, held)
+        if taken > replica.free:
+            taken -= units_of(s, slots) - units_of(s, held)
+            break
+        place = seat.next
+    replica.free -= taken
+    evict(s, replica, number)
+    replica.free += taken
+
+
+@once
 def plan_chunks(s, replica, number, cap, budget):
     """Budget left after the chunks of the unfinished prompts, which are noted in their seats."""
     for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
@@ -83,15 +102,20 @@ def chunk_units(s, replica, number):
 
 
 @once
-def preempt_last(s, replica, number):
-    """Send the last running request back to the front of the queue: its tokens must be computed again."""
-    place = replica.tail
-    request = seat_at(s.seats, place).request
-    leave(s, replica, number, place)
-    own = request_at(s.requests, request)
-    own.preemptions += 1
-    s.preempted += 1
-    queue_first(s, replica, request, whole_at(s.prompts, request).v + own.made)
+def preempt(s, replica, number, need):
+    """Send the last running requests back to the front of the queue until what is left of `need` units is free."""
+    while need > replica.free:
+        if replica.cached > 0:
+            evict_before(s, replica, number)
+        place = replica.tail
+        request = seat_at(s.seats, place).request
+        leave(s, replica, number, place)
+        own = request_at(s.requests, request)
+        own.preemptions += 1
+        s.preempted += 1
+        queue_first(s, replica, request, whole_at(s.prompts, request).v + own.made)
+        need = step_units(s, replica, number) + chunk_units(s, replica, number)
+    return need
 
 
 @inner
