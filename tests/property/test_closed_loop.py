@@ -53,7 +53,7 @@ def answered(point: dict[str, Any], gpu: Gpu | None = None) -> tuple[Any, Steady
     model = calibrated(work, calibration.parameters, calibration.provenance)
     requests = float(point["requests"])
     load = Load(requests, requests, float(point["prompt"]), float(point["output"]), float(layout.data > 1))
-    return model, steady(model, calibration.parameters, load, largest=max, ceiling=lambda x: float(math.ceil(x)))
+    return model, steady(model, calibration.parameters, load, largest=max, ceiling=ceiled)
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,6 +79,24 @@ def test_a_faster_gpu_never_serves_less(point: dict[str, Any], dimension: str, f
     }[dimension]()
     before, after = answered(point)[1], answered(point, faster)[1]
     assert after.output_tokens_per_s >= before.output_tokens_per_s * (1 - 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(point=points, first=st.floats(0.0, 1.0), second=st.floats(0.0, 1.0))
+def test_more_room_for_kv_never_serves_less(point: dict[str, Any], first: float, second: float) -> None:
+    model, _ = answered(point)
+    parameters = chosen(CALIBRATIONS, point["engine"], CATALOG.gpu(point["gpu"])).parameters
+    requests, lengths = float(point["requests"]), (float(point["prompt"]), float(point["output"]))
+    few, many = (1 + share * (requests - 1) for share in sorted((first, second)))
+    served = [
+        steady(model, parameters, Load(requests, resident, *lengths, 0.0), largest=max, ceiling=ceiled)
+        for resident in (few, many)
+    ]
+    assert served[1].output_tokens_per_s >= served[0].output_tokens_per_s * (1 - 1e-9)
+
+
+def ceiled(value: float) -> float:
+    return float(math.ceil(value))
 
 
 def run_step_by_step(model: Any, requests: int, prompt: int, output: int, cycles: int) -> float:
@@ -119,7 +137,7 @@ def test_arrays_are_the_scalars_side_by_side() -> None:
     )
     rows = [(64.0, 32.0, 9000.0, 512.0, 0.0), (1.0, 1.0, 100.0, 1.0, 1.0)]
     loads = [Load(*row) for row in rows]
-    alone = [steady(model, parameters, load, largest=max, ceiling=lambda x: float(math.ceil(x))) for load in loads]
+    alone = [steady(model, parameters, load, largest=max, ceiling=ceiled) for load in loads]
     together = steady(model, parameters, Load(*np.array(rows).T), largest=np.maximum, ceiling=np.ceil)
     for name in ("ttft_s", "tpot_s", "output_tokens_per_s"):
         assert getattr(together, name) == pytest.approx([getattr(one, name) for one in alone], rel=1e-12)

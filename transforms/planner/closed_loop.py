@@ -54,31 +54,38 @@ def steady(
 ) -> Steady[Number]:
     """Steady state of `load` on one replica, for floats (max, math.ceil) or arrays (np.maximum, np.ceil).
 
-    Requests beyond the resident ones queue; their wait follows from Little's law. As arrivals come in bursts, above all
-    at the start, when nobody decodes, a prompt waits for the share `burst_ratio` of the others' prefills.
+    Requests beyond the resident ones queue; so do those whose prompts find no room in the steps of those that decode.
+    Their wait follows from Little's law. As arrivals come in bursts, above all at the start, when nobody decodes, a
+    prompt waits for the share `burst_ratio` of the others' prefills.
     """
     nothing, one = 0.0 * load.resident, 0.0 * load.resident + 1
-    others, context = load.resident - 1, load.prompt_tokens + load.output_tokens / 2
-    decode_s = step_of(model, nothing, load.resident, context, nothing, largest=largest)
     steps = ceiling(load.prompt_tokens / BUDGET_TOKENS)
+    fitting = largest(BUDGET_TOKENS / load.prompt_tokens, one)
+    room = fitting / steps
+    others = _least(load.resident - 1, load.output_tokens * room, largest)
+    decoding, context = others + 1, load.prompt_tokens + load.output_tokens / 2
+    decode_s = step_of(model, nothing, decoding, context, nothing, largest=largest)
 
     def prefill_s(prompts: Number, beside: Number) -> Number:
         chunk_tokens = prompts * load.prompt_tokens / steps
         return steps * step_of(model, chunk_tokens, beside, context, load.prompt_tokens / 2, largest=largest)
 
     prompts = others / load.output_tokens
-    room = largest(BUDGET_TOKENS / load.prompt_tokens, one)
-    packed = -largest(-largest(prompts, one), -room)
+    packed = largest(prompts, one)
     packed_s, mixed = prefill_s(packed, others), prompts / packed
-    tpot_s = largest(1 - mixed * steps, nothing) * decode_s + mixed * packed_s
+    tpot_s = (1 - mixed * steps) * decode_s + mixed * packed_s
     own_s = prefill_s(one, others)
     waited_steps = parameters.first_token_steps + parameters.data_rank_steps * load.waits_for_ranks
-    together = -largest(-largest(others, one), -room)
+    together = _least(largest(others, one), fitting, largest)
     queued_s = parameters.burst_ratio * others * prefill_s(together, nothing) / together
     first_s = parameters.first_token_s + waited_steps * tpot_s + own_s + queued_s
     cycle_s = first_s + (load.output_tokens - 1) * tpot_s
     return Steady(
-        ttft_s=first_s + (load.concurrency / load.resident - 1) * cycle_s,
+        ttft_s=first_s + (load.concurrency / decoding - 1) * cycle_s,
         tpot_s=tpot_s,
-        output_tokens_per_s=load.resident * load.output_tokens / cycle_s,
+        output_tokens_per_s=decoding * load.output_tokens / cycle_s,
     )
+
+
+def _least(one: Number, other: Number, largest: Callable[[Number, Number], Number]) -> Number:
+    return -largest(-one, -other)
