@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -122,6 +123,18 @@ def test_long_decodes_are_jumped_over_exactly(costs: StepCosts, block: int) -> N
     for column in ("kv_token_s", "kv_unit_s"):
         values = [getattr(request, column) for request in expected.requests]
         np.testing.assert_allclose(getattr(got, column), values, rtol=1e-11)
+
+
+def test_replays_on_threads_do_not_disturb_each_other() -> None:
+    rng = np.random.default_rng(5)
+    arrived, prompts = np.cumsum(rng.exponential(1.0, 5000)), rng.integers(1, 40, 5000)
+    trace = TraceColumns(arrived, prompts.astype(np.int32), rng.integers(1, 40, 5000).astype(np.int32))
+    engines = [replace(ENGINE, max_num_seqs=seats, max_num_batched_tokens=64) for seats in (2, 4, 8, 16)]
+    alone = [replay(trace, engine, SECOND).e2e_s for engine in engines]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda engine: replay(trace, engine, SECOND).e2e_s, engines))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_trace_or_engine_that_cannot_be_is_refused_in_one_line() -> None:
