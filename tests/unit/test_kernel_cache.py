@@ -1,4 +1,4 @@
-"""The compiled kernel's folder: another one after any change of its sources; compiling is announced when it is empty."""
+"""The compiled kernel's folder: a new one after any change of its sources; compiling is announced while it is empty."""
 
 from __future__ import annotations
 
