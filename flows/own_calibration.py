@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flows.calibrations import calibration_document, parameter_table, rounded, write_calibrations
+from flows.home import open_home
 from flows.kernel_cache import use_kernel_cache
 from flows.printing import print_note
 from flows.reading.rows import read_rows
 from flows.replay_site import replay_site
 from transforms.errors import ConfigError, InputError
-from transforms.planner.own_calibration import fit_document, identity, parse_own
-from transforms.planner.provenance import CALIBRATED
+from transforms.planner.own_calibration import fit_document, identity, parse_carried, parse_own
+from transforms.planner.parameter_space import merged_overheads
+from transforms.planner.provenance import ASSUMED, CALIBRATED
 from transforms.planner.replay_fit import MEASURES, Run, fitted
 from transforms.planner.replay_settings import replay_settings
 from transforms.planner.replay_trace import replay_trace
@@ -26,17 +28,30 @@ if TYPE_CHECKING:
     from flows.replay_site import ReplaySite
 
 
-def read_calibration(path: Path, site: ReplaySite) -> ReplaySite:
-    """`site` under the calibration in the file at `path`; ConfigError where it is of another model, GPU or layout."""
+def read_calibration(path: Path, site: ReplaySite, *, is_carried: bool = False) -> ReplaySite:
+    """`site` under the calibration in the file at `path`; ConfigError where it is of another model, GPU or layout.
+
+    `is_carried`: of whatever it is, what it changed against its catalog's values is changed in those of `site`.
+    """
     if not path.is_file():
         raise ConfigError(f"calibration {path} does not exist; kvledger calibrate RESULTS --output {path} makes one")
     wanted = identity(site.model.model_id, site.gpu.name, site.engine, site.work)
-    parameters = parse_own(calibration_document(path), str(path), wanted)
+    document = calibration_document(path)
+    if is_carried:
+        parameters = parse_carried(document, str(path), site.parameters, site.work)
+        source = f"{path}, of {document.get('model')} on {document.get('gpu')}, carried over"
+        return replace(site, parameters=parameters, provenance=ASSUMED, source=source)
+    parameters = parse_own(document, str(path), wanted)
     return replace(site, parameters=parameters, provenance=CALIBRATED, source=str(path))
 
 
-def calibrate_results(paths: Sequence[Path], form: str, asked: Asked, output: Path, home: Path) -> dict[str, Any]:
-    """JSON of the fit to the results files at `paths`, all of one deployment; writes the calibration to `output`."""
+def calibrate_results(
+    paths: Sequence[Path], form: str, asked: Asked, output: Path | None, home: Path
+) -> dict[str, Any]:
+    """JSON of the fit to the results files at `paths`, all of one deployment; writes the calibration to `output`.
+
+    Without `output` it goes to HOME/calibrations, by the names of model and GPU and the tensor-parallel size.
+    """
     use_kernel_cache(print_note)
     site = replay_site(asked.site, home)
     runs = [_run(path, form, asked, site) for path in paths]
@@ -47,7 +62,9 @@ def calibrate_results(paths: Sequence[Path], form: str, asked: Asked, output: Pa
     document = identity(site.model.model_id, site.gpu.name, site.engine, site.work)
     document |= {"engine_version": site.engine.version or "newest", "start": site.source, "seed": asked.options.seed}
     document |= fit_document(fit) | {"parameters": parameter_table(fit.parameters.step)}
+    document["start_parameters"] = parameter_table(merged_overheads(site.parameters, site.work).step)
     document["sources"] = [{"file": path.name, "format": form, "sha256": _sha256(path)} for path in paths]
+    output = output or _usual_path(site, home)
     write_calibrations(document, output)
     table = document["parameters"] | document["replay"]
     return {
@@ -58,6 +75,13 @@ def calibrate_results(paths: Sequence[Path], form: str, asked: Asked, output: Pa
         "provenance": CALIBRATED,
         "output": str(output),
     }
+
+
+def _usual_path(site: ReplaySite, home: Path) -> Path:
+    folder = open_home(home).root / "calibrations"
+    folder.mkdir(exist_ok=True)
+    names = (site.model.model_id.replace("/", "__"), site.gpu.name, f"tp{site.engine.tensor_parallel_size}")
+    return folder / ("--".join(names) + ".toml")
 
 
 def _run(path: Path, form: str, asked: Asked, site: ReplaySite) -> Run:

@@ -58,7 +58,8 @@ def answer_replay(question: ReplayQuestion, home: Path) -> dict[str, Any]:
         if path is not None and path.suffix not in SUFFIXES:
             raise ConfigError(f"{path}: must end in {' or '.join(SUFFIXES)}")
     use_kernel_cache(print_note)
-    site = replay_site(question.site, home, question.calibration)
+    carried = question.options.carry_calibration
+    site = replay_site(question.site, home, question.calibration, is_carried=carried)
     trace = load_trace(question.source, question.options)
     settings = replay_settings(site.engine, question.options, site.pool.pool, site.max_model_len, trace)
     settings = replace(settings, series=question.timeseries is not None)

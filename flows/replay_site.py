@@ -68,8 +68,13 @@ class SiteQuestion:
     kv_blocks: int | None = None
 
 
-def replay_site(question: SiteQuestion, home: Path, calibration: Path | None = None) -> ReplaySite:
-    """The replica asked for, its steps by the file `calibration`, else by the catalog's for that engine and GPU."""
+def replay_site(
+    question: SiteQuestion, home: Path, calibration: Path | None = None, *, is_carried: bool = False
+) -> ReplaySite:
+    """The replica asked for, its steps by the file `calibration`, else by the catalog's for that engine and GPU.
+
+    `is_carried`: the calibration may be of another model, GPU or layout, and is carried over.
+    """
     catalog = load_catalog(Home(home))
     model, gpu = catalog.model(question.model), catalog.gpu(question.gpu)
     known_version(question.engine.name, question.engine.version)
@@ -91,7 +96,7 @@ def replay_site(question: SiteQuestion, home: Path, calibration: Path | None = N
         return site
     from flows.own_calibration import read_calibration
 
-    return read_calibration(calibration, site)
+    return read_calibration(calibration, site, is_carried=is_carried)
 
 
 def _account(model: CatalogModel, gpu: Gpu, engine: Engine, blocks: int | None) -> KvAccount:

@@ -33,14 +33,17 @@ ModelOption = Annotated[str | None, typer.Option("--model", help="Path of a conf
 GpuOption = Annotated[str | None, typer.Option("--gpu", help="GPU of the catalog.")]
 PointsOption = Annotated[Path | None, typer.Option("--points", help="CSV of measured benchmark points instead.")]
 ConfigsOption = Annotated[Path | None, typer.Option("--configs", help="Folder with the points' config files.")]
-OutputOption = Annotated[Path, typer.Option("--output", help="TOML to write the calibration to.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", help="TOML to write; default HOME/calibrations/<model>--<gpu>--tp<N>.toml for RESULTS."),
+]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Where the points come from, in words.")]
 
 
 def calibrate(
     results: ResultsArgument = None,
     *,
-    output: OutputOption,
+    output: OutputOption = None,
     results_format: FormatOption = None,
     model: ModelOption = None,
     gpu: GpuOption = None,
@@ -64,8 +67,8 @@ def calibrate(
     """Fit step times to measured runs, and say how far off they are on what was left out."""
     given = locals()
     if points is not None:
-        if results or configs is None:
-            raise ConfigError("calibrate takes RESULTS, or --points FILE.csv with --configs DIR; one of them")
+        if results or configs is None or output is None:
+            raise ConfigError("calibrate takes RESULTS, or --points FILE.csv with --configs DIR and --output FILE.toml")
         found = _from_points(points, configs, output, source, home)
         lines = points_lines(found)
     else:

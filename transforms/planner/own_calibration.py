@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import ConfigError
+from transforms.planner.parameter_space import USUAL_MIXED, carried_over, merged_overheads
 from transforms.planner.replay_costs import ReplayParameters
 from transforms.planner.step_calibration import parse_parameters
 
@@ -49,8 +50,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
 
 def parse_own(document: Mapping[str, Any], where: str, wanted: Mapping[str, Any]) -> ReplayParameters:
     """Parameters of a calibration `document`; ConfigError where it is none, or of another model, GPU or layout."""
-    if "work" not in document or "replay" not in document:
-        raise ConfigError(f"{where}: no calibration of a deployment; kvledger calibrate RESULTS --output makes one")
+    _check_kind(document, where)
     for name in ("gpu", "engine", *SIZES):
         if document.get(name) != wanted[name]:
             raise ConfigError(_other(document, where, wanted, name))
@@ -58,6 +58,23 @@ def parse_own(document: Mapping[str, Any], where: str, wanted: Mapping[str, Any]
         found = document["work"].get(name)
         if not isinstance(found, int | float) or not math.isclose(found, wanted["work"][name], rel_tol=ROUNDED):
             raise ConfigError(_other(document, where, wanted, "model"))
+    return _parameters(document, where)
+
+
+def parse_carried(document: Mapping[str, Any], where: str, start: ReplayParameters, work: StepWork) -> ReplayParameters:
+    """Parameters for another GPU, whose catalog values are `start`, from a calibration `document` of any."""
+    _check_kind(document, where)
+    from_start = ReplayParameters(parse_parameters(document.get("start_parameters"), where), USUAL_MIXED)
+    names = tuple(map(str, document.get("fitted", ())))
+    return carried_over(_parameters(document, where), from_start, merged_overheads(start, work), names)
+
+
+def _check_kind(document: Mapping[str, Any], where: str) -> None:
+    if not all(isinstance(document.get(name), dict) for name in ("work", "replay")):
+        raise ConfigError(f"{where}: no calibration of a deployment; kvledger calibrate RESULTS --output makes one")
+
+
+def _parameters(document: Mapping[str, Any], where: str) -> ReplayParameters:
     factor = document["replay"].get("mixed_context_factor")
     if not isinstance(factor, int | float) or isinstance(factor, bool) or not factor >= 0:
         raise ConfigError(f"{where}: mixed_context_factor must be a number of 0 or more, not {factor!r}")
@@ -67,5 +84,5 @@ def parse_own(document: Mapping[str, Any], where: str, wanted: Mapping[str, Any]
 def _other(document: Mapping[str, Any], where: str, wanted: Mapping[str, Any], name: str) -> str:
     return (
         f"{where}: is a calibration of {name} {document.get(name)}, not of {wanted[name]}; "
-        "calibrate on runs of this deployment, or replay without --calibration"
+        "calibrate on runs of this deployment, or carry it over with --set carry_calibration=true"
     )

@@ -6,23 +6,24 @@ not smooth in the parameters (a step's batch changes at once). Nothing is drawn 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.errors import InputError
 from transforms.planner.nelder_mead import minimum
+from transforms.planner.parameter_space import MIXED, bound_to, free_of, merged_overheads
 from transforms.planner.replay import replay
-from transforms.planner.replay_costs import ReplayParameters, replay_costs
+from transforms.planner.replay_costs import replay_costs
 from transforms.planner.replay_summary import latencies
-from transforms.planner.step_calibration import RATIOS, StepParameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from transforms.planner.replay_costs import ReplayParameters
     from transforms.planner.replay_trace import ReplayTrace
     from transforms.planner.replay_types import ReplayResult, Settings
     from transforms.planner.step_work import StepWork
@@ -41,9 +42,6 @@ PRIOR = 2.0e-4
 """Pull of the catalog's values, against the mean square of the errors: it decides only what the log does not tell."""
 WEIGHTS = {"tpot_s": 1.0, "e2e_s": 3.0, "ttft_s": 1.0, "prefill_s": 0.5}
 MEASURES = ("ttft_s", "tpot_s", "e2e_s")
-USUAL_MIXED = 0.3
-"""Where a fit of `mixed_context_factor` starts."""
-_MIXED = "mixed_context_factor"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +84,17 @@ def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts:
     evidence = [np.isfinite(run.measured["e2e_s"]) | np.isfinite(run.measured["ttft_s"]) for run in runs]
     _check_evidence(runs, evidence)
     halves = [_every_other(flags) for flags in evidence]
-    start = _merged_overheads(start, work)
+    start = merged_overheads(start, work)
     names = fitted_names(work)
-    centre = _free(start, names)
+    centre = free_of(start, names)
 
     def loss(free: Reals) -> float:
-        costs = replay_costs(work, _bound(free, names, start), drafts)
+        costs = replay_costs(work, bound_to(free, names, start), drafts)
         results = [replay(run.trace.columns, run.settings, costs) for run in runs]
         off = [_loss(run, result, half) for run, result, half in zip(runs, results, halves, strict=True)]
         return float(np.mean(off) + PRIOR * ((free - centre) ** 2).sum())
 
-    found = _bound(minimum(loss, centre), names, start)
+    found = bound_to(minimum(loss, centre), names, start)
     results = [replay(run.trace.columns, run.settings, replay_costs(work, found, drafts)) for run in runs]
     held = [flags & ~half for flags, half in zip(evidence, halves, strict=True)]
     batches = np.concatenate([_in_flight(result)[flags] for result, flags in zip(results, evidence, strict=True)])
@@ -118,7 +116,7 @@ def fitted_names(work: StepWork) -> tuple[str, ...]:
     """Parameters that a log of this work can tell."""
     dtype = work.compute_dtype if work.compute_dtype in ("fp8", "fp4") else "bf16"
     names = ["weight_bandwidth_ratio", "kv_bandwidth_ratio", f"{dtype}_gemm_ratio", "step_overhead_s"]
-    names += ["sequence_overhead_s", "activation_passes", _MIXED]
+    names += ["sequence_overhead_s", "activation_passes", MIXED]
     if work.experts_per_token > 0:
         names += ["expert_bandwidth_ratio", f"{dtype}_expert_ratio"]
     if work.link_s > 0:
@@ -155,36 +153,6 @@ def _every_other(flags: Flags) -> Flags:
     chosen = np.zeros(len(flags), dtype=np.bool_)
     chosen[np.flatnonzero(flags)[::2]] = True
     return chosen
-
-
-def _merged_overheads(start: ReplayParameters, work: StepWork) -> ReplayParameters:
-    """One overhead a step: a log of one model cannot tell the kernels' share of it."""
-    step = start.step
-    merged_s = step.step_overhead_s + step.kernel_overhead_s * work.kernels
-    merged = replace(step, step_overhead_s=merged_s, kernel_overhead_s=0.0)
-    return ReplayParameters(merged, start.mixed_context_factor or USUAL_MIXED)
-
-
-def _free(parameters: ReplayParameters, names: Sequence[str]) -> Reals:
-    """Parameters as unbounded numbers: logits of ratios, logarithms of the others."""
-    values = [max(getattr(parameters.step, name, parameters.mixed_context_factor), 1e-9) for name in names]
-    values = [min(value, 0.98) if name in RATIOS else value for name, value in zip(names, values, strict=True)]
-    return np.array(
-        [
-            np.log(value / (1 - value)) if name in RATIOS else np.log(value)
-            for name, value in zip(names, values, strict=True)
-        ]
-    )
-
-
-def _bound(free: Reals, names: Sequence[str], start: ReplayParameters) -> ReplayParameters:
-    values = {
-        name: float(1 / (1 + np.exp(-value)) if name in RATIOS else np.exp(value))
-        for name, value in zip(names, free, strict=True)
-    }
-    known = {f.name for f in fields(StepParameters)}
-    step = replace(start.step, **{name: value for name, value in values.items() if name in known})
-    return ReplayParameters(step, values[_MIXED])
 
 
 def _loss(run: Run, result: ReplayResult, chosen: Flags) -> float:

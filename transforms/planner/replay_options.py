@@ -42,6 +42,8 @@ class ReplayOptions:
     requested_output: str = "reject"
     """What becomes of prompt + requested output above max_model_len."""
     failure_ends_session: bool = True
+    carry_calibration: bool = False
+    """Take a calibration of another model, GPU or layout over by what it changed against the catalog's values."""
     rate_scale: float = 1.0
     """Times as many arrivals."""
     scale_mode: str = "sessions"
