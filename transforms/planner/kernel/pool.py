@@ -78,17 +78,17 @@ def further_units(s, replica, number, steps):
 
 
 @once
-def steps_that_fit(s, replica, number, most):
-    """Steps (1 … most) until the decoding sequences need more units than are free; the next one is paid for."""
+def steps_that_fit(s, replica, number, most, room):
+    """Steps (1 … most) until the decoding sequences need more than `room` units; the next one is paid for."""
     bound = 0
     for g in range(s.kind_count):
         bound += ((most - 1) // kind_at(s.kinds, g).block + 1) * kind_at(s.kinds, g).units
-    if bound * replica.decoding <= replica.free:
+    if bound * replica.decoding <= room:
         return most
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) >> 1
-        if further_units(s, replica, number, middle - 1) <= replica.free:
+        if further_units(s, replica, number, middle - 1) <= room:
             low = middle
         else:
             high = middle - 1

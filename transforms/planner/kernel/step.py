@@ -93,7 +93,9 @@ def jump(s, replica, number, until, first, slope):
     if steps > 1:
         steps = steps_before(replica.clock, replica.clock_low, limit, first, slope, steps)
     if steps > 1:
-        steps = steps_that_fit(s, replica, number, steps)
+        # whoever waits may fit once the cached prefix it would have taken is evicted: then it must be asked again
+        room = replica.free - (replica.cached if replica.waiting > 0 else 0)
+        steps = steps_that_fit(s, replica, number, steps, room)
     return steps
 
 
