@@ -107,7 +107,7 @@ def replay_lines(found: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{found['model']} on {found['gpu']}: {found['verdict']} ({waiting}; trend {' to '.join(growth)} requests/s)"
     ]
-    counts = ("completed", "rejected", "timed_out", "preemptions")
+    counts = ("completed", "rejected", "timed_out", "not_sent", "preemptions")
     told = ", ".join(f"{found[name]:,} {name.replace('_', ' ')}" for name in counts)
     lines.append(f"{found['requests']:,} requests in {found['makespan_s']:,.0f} s: {told}")
     measures = ("queue_s", "prefill_s", "ttft_s", "tpot_s", "e2e_s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -262,3 +263,15 @@ def test_rows_out_of_order_are_sorted_and_prompts_without_tokens_left_out(comman
 
 def test_calibrate_says_what_it_lacks(command: Command) -> None:
     assert "calibrate needs RESULTS, --format, --model, --gpu" in command("calibrate", "--output", "o.toml", code=2)
+
+
+def test_replay_never_imports_prefect_nor_loads_numbers_for_its_help(trace: Path) -> None:
+    script = (
+        "import sys, flows.cli\n"
+        "early = {'numpy', 'polars', 'numba', 'duckdb'} & set(sys.modules)\n"
+        f"sys.argv = ['kvledger', 'replay', '--trace', {str(trace)!r}, *{list(ASKED)!r}]\n"
+        "try:\n    flows.cli.main()\nexcept SystemExit as ended:\n    assert not ended.code\n"
+        "assert not early and 'prefect' not in sys.modules\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
