@@ -192,6 +192,11 @@ def _check_serves(deployments: Sequence[Deployment], where: str) -> None:
     for deployment in deployments:
         if deployment.name in names:
             raise ConfigError(f"{where}: two deployments are named '{deployment.name}'; give each its own name")
+        if deployment.name.startswith("("):
+            raise ConfigError(
+                f"{where}: a deployment is named '{deployment.name}'; names in brackets stand for sums and the rest: "
+                "choose another"
+            )
         names[deployment.name] = deployment.name
         for pattern in deployment.serves:
             if pattern in patterns:

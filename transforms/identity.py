@@ -154,8 +154,8 @@ def number_content(fresh: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
     if len(kept):
         earlier = pl.col("request_id").str.extract(r"^([0-9a-f]{16})-\d+$").str.to_integer(base=16, dtype=pl.UInt64)
         before = kept.select("source", "source_file", content_id=earlier).drop_nulls()
-        fresh = fresh.join(before.group_by(keys).len("before"), on=keys, how="left", maintain_order="left")
-        number += pl.col("before").fill_null(0)
+        counted = fresh.join(before.group_by(keys).len("before"), on=keys, how="left", maintain_order="left")
+        number += counted["before"].fill_null(0)
     numbered = fresh.with_columns(number=number)
     ids = request_ids(numbered["content_id"], numbered["number"])
     return fresh.with_columns(request_id=fresh["request_id"].zip_with(fresh["content_id"].is_null(), ids))

@@ -14,5 +14,8 @@ def open_home_and_fleet(home: Path, fleet: Path | None) -> tuple[Home, LoadedFle
     loaded = load_fleet(fleet, Home(home))
     place = open_home(home)
     if loaded.is_example:
-        print_note(f"fleet: the example ({loaded.path}); write your own to {place.fleet} or name it with --fleet")
+        print_note(
+            f"fleet: the example ({loaded.path}), whose logs kvledger sample makes; "
+            f"write your own to {place.fleet} or name it with --fleet"
+        )
     return place, loaded

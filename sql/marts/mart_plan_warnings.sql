@@ -1,9 +1,7 @@
 -- One row per week, deployment and thing about its plan that the reader must know.
 -- grain: week, deployment_id, code
 with binding as (
-    select
-        plan.*,
-        coalesce(deployments.memory_provenance = 'assumed', false) as is_memory_assumed
+    select plan.*, coalesce(deployments.memory_provenance = 'assumed', false) as is_memory_assumed
     from plan_replicas as plan
     left join dim_deployments as deployments on plan.deployment_id = deployments.deployment_id
     where plan.scenario_id = 'today' and plan.is_binding
@@ -15,10 +13,13 @@ answered as (
 ),
 
 pools as (
-    select week, deployment_id, count(*) as windows, max(residency_mean_bytes / capacity_bytes) as worst_factor
-    from mart_residency
-    where pace = 'observed' and phase = '(all)' and residency_mean_bytes > capacity_bytes
-    group by week, deployment_id
+    select
+        held.week, held.deployment_id, answered.e2e_timed_requests >= 0.5 * answered.answered_requests as is_seen,
+        count(*) as windows, max(held.residency_mean_bytes / held.capacity_bytes) as worst_factor
+    from mart_residency as held
+    inner join answered on held.week = answered.week and held.deployment_id = answered.deployment_id
+    where held.pace = 'observed' and held.phase = '(all)' and held.residency_mean_bytes > held.capacity_bytes
+    group by all
 )
 
 select
@@ -42,8 +43,9 @@ union all
 select
     week, deployment_id, 'residency_above_pool' as code,
     format(
-        'observed residency is above the pool in {:,} windows, up to {:.2f} times: preemption or a wrong capacity',
-        windows, worst_factor
+        '{} residency is above the pool in {:,} window{}, up to {:.2f} times: {}',
+        if(is_seen, 'observed', 'modelled'), windows, if(windows = 1, '', 's'), worst_factor,
+        if(is_seen, 'preemption or a wrong capacity', 'this traffic does not fit today''s fleet')
     ) as text
 from pools
 union all

@@ -9,8 +9,9 @@ with typed as (
             case when e2e_s between 0 and 604800 then e2e_s end as e2e_s
         ),
         timezone('UTC', arrived_at) as arrived_utc_at,
-        coalesce(operation, 'chat') as known_operation,
-        coalesce(served_by, 'backend') as known_served_by,
+        -- names in brackets stand for sums in all tables
+        if(tenant in ('(all)', '(none)'), '\' || tenant, tenant) as shown_tenant,
+        coalesce(operation, 'chat') as known_operation, coalesce(served_by, 'backend') as known_served_by,
         coalesce(status, 'ok') as known_status,
         coalesce(flags, [])
         || if(greatest(queue_s, ttft_s, e2e_s) > 604800, ['duration_implausible'], []) as known_flags
@@ -45,15 +46,14 @@ select
     cast(told.arrived_utc_at as date) as arrival_date,
     told.arrived_utc_at as arrived_at, told.ended_utc_at as ended_at,
     raw_serves.deployment_id,
-    told.model, told.tenant,
+    if(told.model in ('(all)', '(none)'), '\' || told.model, told.model) as model, told.shown_tenant as tenant,
     told.known_operation as operation, told.known_served_by as served_by, told.replica_id,
     told.known_status as status, told.finish_reason,
     told.prompt_tokens, told.cached_prompt_tokens, told.cache_write_tokens,
     told.output_tokens, told.reasoning_tokens, told.requested_output_tokens, told.choices,
     told.queue_s, told.ttft_s, told.e2e_s, told.tool_calls, told.tool_results, told.logged_tool_wait_s,
     told.prefix_block_tokens, told.prefix_block_ids, told.source, told.source_file, told.source_position,
-    told.is_chat,
-    told.is_chat and told.known_served_by = 'backend' and told.known_status <> 'rejected' as is_backend,
+    told.is_chat, told.is_chat and told.known_served_by = 'backend' and told.known_status <> 'rejected' as is_backend,
     told.known_flags as flags
 from told
 left join raw_serves on told.model is not distinct from raw_serves.model

@@ -156,6 +156,20 @@ def test_a_copy_in_any_compression_counts_once(tmp_path, home, mapping):
         assert file.read == file.loaded + file.duplicates + file.rejected
 
 
+def test_rows_without_an_id_meet_those_of_an_earlier_run(tmp_path, home):
+    data = lines(0, 50) + lines(10, 12)
+    first, copy, grown, other = (tmp_path / name for name in ("a.jsonl", "copy.jsonl", "grown.jsonl", "b.jsonl"))
+    first.write_bytes(data)
+    copy.write_bytes(data)
+    assert counts(ingested(home, first, form="mapped", mapping=PLAIN)) == (52, 52, 0, 0)
+    assert counts(ingested(home, copy, form="mapped", mapping=PLAIN)) == (52, 0, 52, 0)
+    grown.write_bytes(data + lines(49, 51))
+    assert counts(ingested(home, grown, form="mapped", mapping=PLAIN)) == (54, 2, 52, 0)
+    other.write_bytes(b'{"t":%d,"p":7777}\n' % (START + 50 * 60))
+    assert counts(ingested(home, other, form="mapped", mapping=PLAIN)) == (1, 1, 0, 0)
+    assert len(lake(home)) == 55
+
+
 def test_a_late_file_merges_into_an_older_date(tmp_path, home):
     new, late = tmp_path / "new.jsonl", tmp_path / "late.jsonl"
     new.write_bytes(lines(0, 50, step_s=120))

@@ -78,6 +78,13 @@ def test_every_number_of_the_file_is_in_the_table() -> None:
     assert {table: set(TABLES[table]) for table in numbers} == numbers
 
 
+@pytest.mark.parametrize("name", ["(all)", "(none)"])
+def test_names_in_brackets_are_kept_for_sums(name: str) -> None:
+    document = copy.deepcopy(FLEET)
+    document["deployments"][0]["name"] = name
+    assert f"a deployment is named '{name}'" in refused(document)
+
+
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_a_price_is_a_number_from_nothing_up(price: float) -> None:
     document = copy.deepcopy(FLEET)

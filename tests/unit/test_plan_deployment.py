@@ -155,7 +155,7 @@ def test_a_refused_prompt_is_a_miss_of_the_objective() -> None:
         rows = [*steady(200 - refused), *(attempt(3601 + n, 200_000, 5) for n in range(refused))]
         row = bound(plan(rows))
         assert row["is_slo_reachable"] is is_reachable
-    assert row["slo_floor_text"].startswith("no number of replicas meets the objective: 6% of the prompts")
+    assert row["slo_floor_text"].startswith("no number of replicas meets the objective: 6 % of the prompts")
 
 
 def test_what_nobody_wrote_down_is_said_to_be_assumed() -> None:
@@ -204,6 +204,9 @@ def test_a_fleet_that_queues_or_fills_its_pool_censors_what_was_observed() -> No
     full = plan(steady(e2e=2000.0, ttft=0.5), site(replica(64_000)))
     assert bound(full)["is_censored"]
     assert bound(full)["residency_peak_observed_bytes"] > bound(full)["residency_peak_bytes"]
+    unseen = plan(steady(prompt=20_000, output=4_000), site(replica(64_000)))
+    assert bound(unseen)["residency_peak_observed_bytes"] > 0.9 * bound(unseen)["kv_capacity_bytes"] * 2
+    assert not bound(unseen)["is_censored"]
 
 
 def test_logged_times_are_measured_and_missing_ones_modelled() -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 CENSORING_FILL_RATIO = 0.9
 """Observed residency above this share of today's capacity says what the fleet allowed, not what was asked for."""
 
+SEEN_RATIO = 0.5
+"""Share of the attempts with a logged end from which the residency says what was, not what a model makes of it."""
+
 CENSORING_QUEUE_RATIO = 0.5
 """And so does a p95 queue time above this share of the promised time to first token."""
 
@@ -73,7 +76,8 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
     observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
     kv, kv_observed = week_peak(total_block_bytes(slo_residency)), week_peak(total_block_bytes(observed_residency))
     hour_us = (kv.hour * HOUR_S * MICROS, (kv.hour + 1) * HOUR_S * MICROS)
-    is_full = kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas > 0
+    is_seen = bool(np.isfinite(workload.e2e_s).mean() >= SEEN_RATIO) if len(workload.e2e_s) else False
+    is_full = is_seen and kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas > 0
     is_accepted, is_of_week = accepted(workload, replica), ~workload.is_carried
     return WeekDemands(
         pace=pace,

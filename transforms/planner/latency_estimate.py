@@ -131,8 +131,9 @@ def floor_text(traffic: Traffic, replica: Replica) -> str:
     """Say what an idle replica of its own would give each request: the floor no number of replicas gets below."""
     if _allowed_late_ratio(traffic) is None:
         return (
-            f"no number of replicas meets the objective: {traffic.refused_ratio:.0%} of the prompts of that window are "
-            f"of max_model_len = {replica.max_model_len_tokens} or more, and a request that is refused is a miss"
+            f"no number of replicas meets the objective: {100 * traffic.refused_ratio:.2g} % of the prompts of that "
+            f"window are of max_model_len = {replica.max_model_len_tokens} or more, and a request that is refused "
+            "is a miss"
         )
     alone = latency(traffic, replica, MOST_REPLICAS)
     new_tokens = float(np.quantile(traffic.prompt_tokens - traffic.cached_tokens, ATTAINED_RATIO))
