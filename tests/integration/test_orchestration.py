@@ -330,7 +330,7 @@ def test_a_review_under_prefect_is_the_plain_one_quiet_and_without_a_network(
     warm_home: Home, outside: dict[str, str], tmp_path: Path
 ) -> None:
     fleet = place_trace(tmp_path)
-    plain = open_home(tmp_path / "plain")
+    plain = open_home(tmp_path / "plain" / warm_home.root.name)  # the report names the home in its commands
     (warm_home.root / "tenant.key").write_bytes(b"one key for both homes, 32 bytes")
     shutil.copy(warm_home.root / "tenant.key", plain.root)
     said = [
