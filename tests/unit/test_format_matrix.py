@@ -97,10 +97,11 @@ def test_replay_refuses_another_format_too(files):
     ("name", "data", "words"),
     [
         ("head.csv", HEADER.encode(), "has column names and no rows"),
-        ("head.csv.gz", gzip.compress(HEADER.encode()), "has column names and no rows"),
+        ("head.csv.gz", gzip.compress(HEADER.encode(), mtime=0), "has column names and no rows"),
         ("none.json", b"[ ]\n", "holds no records"),
         ("blank.csv", b"\n \n", "is empty"),
     ],
+    ids=["csv", "gz", "array", "blank"],
 )
 def test_a_file_without_a_record(tmp_path, name, data, words):
     folder = tmp_path / "logs"
