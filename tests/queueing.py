@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from transforms.planner.replay import replay
-from transforms.planner.replay_types import Pool, Router, Settings, TraceColumns
+from transforms.planner.replay_types import Pool, ReplayResult, Router, Settings, TraceColumns
 from transforms.planner.step_costs import StepCosts
 
 STEP_S = 0.001
@@ -20,6 +20,11 @@ T_99 = {8: 3.4995, 30: 2.7564}
 
 def mean_wait_s(seed: int, arrivals: int, load: float, **engine: object) -> float:
     """Mean queue_s of Poisson arrivals that keep all servers together busy a share `load` of the time."""
+    return float(replayed(seed, arrivals, load, **engine).queue_s.mean())
+
+
+def replayed(seed: int, arrivals: int, load: float, **engine: object) -> ReplayResult:
+    """The replay of Poisson arrivals that would keep all servers together busy a share `load` of the time."""
     constant = bool(engine.pop("constant", False))
     rng = np.random.default_rng(seed)
     seats, replicas = int(engine.get("max_num_seqs", 1)), int(engine.get("replicas", 1))  # type: ignore[call-overload]
@@ -30,7 +35,7 @@ def mean_wait_s(seed: int, arrivals: int, load: float, **engine: object) -> floa
         **{"max_num_seqs": 1, "max_num_batched_tokens": 4096, "seed": seed, **engine},  # type: ignore[arg-type]
     )
     trace = TraceColumns(np.cumsum(gaps), np.ones(arrivals, dtype=np.int32), outputs.astype(np.int32))
-    return float(replay(trace, settings, EACH_STEP).queue_s.mean())
+    return replay(trace, settings, EACH_STEP)
 
 
 def interval(seeds: int, arrivals: int, load: float, **engine: object) -> tuple[float, float]:

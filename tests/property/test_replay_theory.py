@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from queueing import check_all
+from queueing import check_all, replayed
 
 from transforms.planner.replay import replay
 from transforms.planner.replay_types import Caching, Pool, Router, Settings, Status, TraceColumns
 from transforms.planner.step_costs import StepCosts
+from transforms.planner.verdict import OVERLOADED, STABLE, verdict_of
 
 STEP = StepCosts(2e-5, 2e-6, 1e-9, 8e-3, 5e-8, step_s=1e-3, sequence_s=1e-5)
 ENGINE = Settings(Pool(1500), max_num_seqs=48, max_num_batched_tokens=1024)
@@ -122,3 +123,9 @@ def test_more_memory_more_replicas_and_less_load_do_not_hurt() -> None:
 def test_more_memory_more_replicas_and_less_load_do_not_hurt_in_500_cases() -> None:
     losses = np.array([monotone_losses(seed) for seed in range(500)])
     assert (losses.max(axis=0) <= [0.2, 0.5, 0.5]).all(), losses.max(axis=0)
+
+
+@pytest.mark.parametrize(("load", "word"), [(0.7, STABLE), (0.9, STABLE), (1.1, OVERLOADED), (1.4, OVERLOADED)])
+def test_the_verdict_on_poisson_arrivals_at_a_share_of_the_known_capacity(load: float, word: str) -> None:
+    words = [verdict_of(replayed(seed, 4000, load, max_num_seqs=8)).word for seed in range(100)]
+    assert words.count(word) >= 95
