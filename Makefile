@@ -32,7 +32,7 @@ review: $(VENV)/.installed
 	@$(BIN)/kvledger review
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
