@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from transforms.errors import CatalogError, HomeError
+from flows.whole_file import whole_file
+from transforms.errors import CatalogError
 from transforms.planner.calibration_choice import chosen
 from transforms.planner.provenance import CALIBRATED
 from transforms.planner.step_calibration import StepParameters, parse_calibrations
@@ -80,13 +80,8 @@ def calibration_path(named: str | None, fleet: LoadedFleet) -> Path | None:
 
 def write_calibrations(document: Mapping[str, Any], path: Path) -> None:
     """Write a calibration `document` to `path` in one go; HomeError where that cannot be done."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as aside:
         aside.write_text("\n".join(toml_lines(document)) + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise HomeError(f"{path} cannot be written ({error.strerror}); name another --output") from error
 
 
 def parameter_table(parameters: StepParameters) -> dict[str, float]:

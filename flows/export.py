@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from flows.warehouse import published
-from transforms.errors import DataError, HomeError
+from flows.whole_file import whole_file
+from transforms.errors import DataError
 from transforms.exports.blocks import with_blocks
 from transforms.exports.traffic import COLUMNS, Request
 from transforms.workload import week_start
@@ -99,7 +99,8 @@ def export(home: Home, output: Path, asked: Asked, progress: Progress) -> Export
         block_tokens = (asked.block_tokens or BLOCK_TOKENS.get(asked.form)) if sessions or has_blocks else None
         with progress("exporting", requests) as advance:
             found = with_blocks(rows, block_tokens) if block_tokens else rows
-            _written(_encoded(asked.form, found, advance), output)
+            with whole_file(output) as aside, aside.open("wb") as handle:
+                handle.writelines(_encoded(asked.form, found, advance))
     return Exported(chosen, requests, sessions, total - requests, origin.replace(tzinfo=UTC), block_tokens)
 
 
@@ -144,16 +145,3 @@ def _csv_line(values: Iterable[Any]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue().encode()
-
-
-def _written(lines: Iterable[bytes], output: Path) -> None:
-    """Write `lines` aside and rename them to `output`; HomeError where that cannot be done, and nothing is left."""
-    aside = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as handle:
-            handle.writelines(lines)
-        aside.replace(output)
-    except OSError as error:
-        raise HomeError(f"{output} cannot be written ({error.strerror}); name another --output") from error
-    finally:
-        aside.unlink(missing_ok=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flows.calibrations import calibration_document, calibration_files, load_calibrations
 from flows.points import Placing, read_points
-from transforms.errors import CatalogError, ConfigError, HomeError, InputError, KvledgerError
+from flows.whole_file import whole_file
+from transforms.errors import CatalogError, ConfigError, InputError, KvledgerError
 from transforms.planner.calibration_choice import chosen
 from transforms.planner.points import predicted
 
@@ -99,16 +99,10 @@ def accuracy(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def _write(rows: list[dict[str, Any]], output: Path) -> None:
-    aside = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with aside.open("w", encoding="utf-8", newline="") as lines:
-            writer = csv.DictWriter(lines, COLUMNS, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        aside.replace(output)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise HomeError(f"{output} cannot be written ({error.strerror}); name another --output") from error
+    with whole_file(output) as aside, aside.open("w", encoding="utf-8", newline="") as lines:
+        writer = csv.DictWriter(lines, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def one_point(settings: Mapping[str, Any], catalog: Catalog) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from flows.kernel_cache import use_kernel_cache
 from flows.printing import print_note
 from flows.reading.rows import read_rows
 from flows.replay_site import SiteQuestion, replay_site
-from transforms.errors import ConfigError, HomeError
+from flows.whole_file import whole_file
+from transforms.errors import ConfigError
 from transforms.planner.closed_curve import closed_curve
 from transforms.planner.rate_scaling import scaled
 from transforms.planner.replay import replay
@@ -107,16 +107,11 @@ def timed_replay(columns: TraceColumns, settings: Settings, site: ReplaySite) ->
 
 def write_aside(table: pl.DataFrame, path: Path) -> None:
     """Write `table` as Parquet or CSV by the suffix of `path`, in one go; HomeError where that cannot be done."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with whole_file(path) as aside:
         if path.suffix == ".parquet":
             table.write_parquet(aside)
         else:
             table.write_csv(aside)
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise HomeError(f"{path} cannot be written ({error.strerror or error}); name another file") from error
 
 
 def _about(site: ReplaySite, trace: ReplayTrace, result: ReplayResult) -> dict[str, Any]:
