@@ -13,13 +13,13 @@ import numpy as np
 from flows.calibrations import parameter_table, rounded, write_calibrations
 from flows.points import Placing, read_points, whole_or_nan
 from transforms.errors import ConfigError, InputError, KvledgerError
-from transforms.planner.calibration_choice import generation_of
-from transforms.planner.calibration_errors import Times, by_kind, errors
-from transforms.planner.calibration_fit import broken_floors, evidence, fitted, left_out, times_s
-from transforms.planner.calibration_prior import bound
 from transforms.planner.provenance import CALIBRATED
-from transforms.planner.step_calibration import StepParameters
-from transforms.planner.step_work import widened
+from transforms.planner.steps.calibration_choice import generation_of
+from transforms.planner.steps.calibration_errors import Times, by_kind, errors
+from transforms.planner.steps.calibration_fit import broken_floors, evidence, fitted, left_out, times_s
+from transforms.planner.steps.calibration_prior import bound
+from transforms.planner.steps.step_calibration import StepParameters
+from transforms.planner.steps.step_work import widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flows.catalog import Catalog
-    from transforms.planner.calibration_fit import Evidence
-    from transforms.planner.points import Placed, Point
+    from transforms.planner.steps.calibration_fit import Evidence
+    from transforms.planner.steps.points import Placed, Point
 
 MEASURED = ("ttft_ms", "tpot_ms")
 FEWEST_POINTS = 10

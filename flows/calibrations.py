@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from flows.whole_file import whole_file
 from transforms.errors import CatalogError
-from transforms.planner.calibration_choice import chosen
 from transforms.planner.provenance import CALIBRATED
-from transforms.planner.step_calibration import StepParameters, parse_calibrations
+from transforms.planner.steps.calibration_choice import chosen
+from transforms.planner.steps.step_calibration import StepParameters, parse_calibrations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flows.catalog import Catalog
     from flows.deployments import Placed
     from flows.fleet import LoadedFleet
-    from transforms.planner.step_calibration import Calibration
+    from transforms.planner.steps.step_calibration import Calibration
 
 _DIGITS = 6
 """Significant digits that are written: a fit's own are more than its data are worth."""
@@ -56,8 +56,8 @@ def deployment_calibration(placed: Placed, fleet: LoadedFleet, catalog: Catalog)
     path = calibration_path(placed.deployment.calibration, fleet)
     if path is None:
         return usual
-    from transforms.planner.own_calibration import identity, parse_own
-    from transforms.planner.replay_costs import engine_work
+    from transforms.planner.replay.own_calibration import identity, parse_own
+    from transforms.planner.replay.replay_costs import engine_work
 
     work = engine_work(placed.model.config, placed.model.where, gpu, engine)
     wanted = identity(placed.model.model_id, gpu.name, engine, work)

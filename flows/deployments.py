@@ -13,9 +13,9 @@ from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_f
 from flows.warehouse import WAREHOUSE_VERSION
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Deployment, Fleet, deployment_of
-from transforms.planner.engine_settings import with_defaults
-from transforms.planner.kv_on_gpu import kv_on_gpu
-from transforms.planner.model_shape import model_shape
+from transforms.planner.memory.engine_settings import with_defaults
+from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.model.model_shape import model_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from flows.home import Home
     from transforms.catalog import CatalogModel, Gpu
-    from transforms.planner.kv_account import KvAccount
-    from transforms.planner.memory import MemoryBudget
+    from transforms.planner.memory.budget import MemoryBudget
+    from transforms.planner.memory.kv_account import KvAccount
 
 _TEXT, _COUNT, _REAL, _SIZE, _FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Int32(), pl.Boolean()
 

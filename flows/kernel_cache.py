@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PACKAGE = "transforms.planner"
-_SOURCES = ("kernel/*.py", "step_costs.py")
+_SOURCES = ("kernel/*.py", "replay/step_costs.py")
 """Below the package: the kernel, and the fields its records are made of."""
 
 

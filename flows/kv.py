@@ -10,9 +10,9 @@ from flows.home import Home
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Engine
 from transforms.fleet_limits import check_scheduling
-from transforms.planner.kv_account import default_prefix_caching, kv_account
-from transforms.planner.kv_versions import known_version
-from transforms.planner.model_shape import ModelShape, model_shape
+from transforms.planner.memory.kv_account import default_prefix_caching, kv_account
+from transforms.planner.memory.kv_versions import known_version
+from transforms.planner.model.model_shape import ModelShape, model_shape
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from transforms.catalog import CatalogModel, Gpu
     from transforms.fleet import Deployment
-    from transforms.planner.kv_account import KvAccount
-    from transforms.planner.memory import MemoryBudget
+    from transforms.planner.memory.budget import MemoryBudget
+    from transforms.planner.memory.kv_account import KvAccount
 
 GIB_BYTES = 1 << 30
 MOST_BYTES = 1 << 50
@@ -125,8 +125,8 @@ def _on_gpu(
     *,
     refuses_own_length: bool = True,
 ) -> KvAnswer:
-    from transforms.planner.engine_settings import with_defaults
-    from transforms.planner.kv_on_gpu import kv_on_gpu
+    from transforms.planner.memory.engine_settings import with_defaults
+    from transforms.planner.memory.kv_on_gpu import kv_on_gpu
 
     known_version(engine.name, engine.version)
     engine, assumed = with_defaults(engine, given, model_shape(model.config, model.where), gpu)

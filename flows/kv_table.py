@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flows.kv import KvAnswer
-    from transforms.planner.kv_account import KvAccount, KvGroup
-    from transforms.planner.memory import MemoryBudget
+    from transforms.planner.memory.budget import MemoryBudget
+    from transforms.planner.memory.kv_account import KvAccount, KvGroup
 
 SETTINGS = ("max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization")
 _GIB_BYTES, _MIB_BYTES = 1 << 30, 1 << 20

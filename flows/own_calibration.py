@@ -13,12 +13,12 @@ from flows.printing import print_note
 from flows.reading.rows import read_rows
 from flows.replay_site import replay_site
 from transforms.errors import ConfigError, InputError
-from transforms.planner.own_calibration import fit_document, identity, parse_carried, parse_own
-from transforms.planner.parameter_space import merged_overheads
 from transforms.planner.provenance import ASSUMED, CALIBRATED
-from transforms.planner.replay_fit import MEASURES, Run, fitted
-from transforms.planner.replay_settings import replay_settings
-from transforms.planner.replay_trace import replay_trace
+from transforms.planner.replay.own_calibration import fit_document, identity, parse_carried, parse_own
+from transforms.planner.replay.replay_fit import MEASURES, Run, fitted
+from transforms.planner.replay.replay_settings import replay_settings
+from transforms.planner.replay.replay_trace import replay_trace
+from transforms.planner.steps.parameter_space import merged_overheads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

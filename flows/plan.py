@@ -20,12 +20,12 @@ from flows.lake import manifest_path
 from flows.lake_files import write_table
 from flows.warehouse import published
 from transforms.errors import DataError, HomeError
-from transforms.planner.hardware import step_model
-from transforms.planner.plan_deployment import plan_deployment
-from transforms.planner.plan_replicas import Price, Site
-from transforms.planner.plan_tables import PLAN_GRAINS, PLAN_TABLES
-from transforms.planner.replica import Replica
-from transforms.planner.sizing import Terms
+from transforms.planner.sizing.gpus import Terms
+from transforms.planner.sizing.plan_deployment import plan_deployment
+from transforms.planner.sizing.plan_replicas import Price, Site
+from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
+from transforms.planner.sizing.replica import Replica
+from transforms.planner.steps.hardware import step_model
 from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS, make_workload, week_start
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CapacityError, CatalogError, ConfigError, InputError, KvledgerError
 from transforms.fleet import Engine
-from transforms.planner.expert_layout import expert_layout
-from transforms.planner.memory import is_divisible, smallest_tensor_parallel_size
-from transforms.planner.parameters import parameters
-from transforms.planner.points import Placed, missing_columns, parse_point, readings, resident_requests
-from transforms.planner.step_work import step_work, widened
-from transforms.planner.weight_dtypes import kv_dtype, with_weights
-from transforms.planner.weights import weights
+from transforms.planner.memory.budget import is_divisible, smallest_tensor_parallel_size
+from transforms.planner.model.expert_layout import expert_layout
+from transforms.planner.model.parameters import parameters
+from transforms.planner.model.weight_dtypes import kv_dtype, with_weights
+from transforms.planner.model.weights import weights
+from transforms.planner.steps.points import Placed, missing_columns, parse_point, readings, resident_requests
+from transforms.planner.steps.step_work import step_work, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from flows.catalog import Catalog
     from transforms.catalog import Gpu
-    from transforms.planner.parameters import Parameters
-    from transforms.planner.points import Point, Reading
-    from transforms.planner.step_work import Layout, StepWork
+    from transforms.planner.model.parameters import Parameters
+    from transforms.planner.steps.points import Point, Reading
+    from transforms.planner.steps.step_work import Layout, StepWork
 
 USABLE_RATIO = 0.93
 """Share of a GPU's memory that benchmarks give the engine: public recipes set 0.9 to 0.95; none is recorded."""

@@ -11,15 +11,15 @@ from flows.calibrations import calibration_document, calibration_files, load_cal
 from flows.points import Placing, read_points
 from flows.whole_file import whole_file
 from transforms.errors import CatalogError, ConfigError, InputError, KvledgerError
-from transforms.planner.calibration_choice import chosen
-from transforms.planner.points import predicted
+from transforms.planner.steps.calibration_choice import chosen
+from transforms.planner.steps.points import predicted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from flows.catalog import Catalog
-    from transforms.planner.step_calibration import Calibration
+    from transforms.planner.steps.step_calibration import Calibration
 
 COLUMNS = ("id", "status", "ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu", "provenance")
 ANSWERED = "ok"

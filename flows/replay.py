@@ -14,14 +14,14 @@ from flows.reading.rows import read_rows
 from flows.replay_site import SiteQuestion, replay_site
 from flows.whole_file import whole_file
 from transforms.errors import ConfigError
-from transforms.planner.closed_curve import closed_curve
-from transforms.planner.rate_scaling import scaled
-from transforms.planner.replay import replay
-from transforms.planner.replay_settings import replay_settings
-from transforms.planner.replay_summary import request_table, series_table, summary
-from transforms.planner.replay_trace import replay_trace
-from transforms.planner.replay_types import Caching, Router, TraceColumns
-from transforms.planner.sustainable_rate import sustainable_rate
+from transforms.planner.replay.closed_curve import closed_curve
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.replay_settings import replay_settings
+from transforms.planner.replay.replay_summary import request_table, series_table, summary
+from transforms.planner.replay.replay_trace import replay_trace
+from transforms.planner.replay.replay_types import Caching, Router, TraceColumns
+from transforms.planner.replay.sustainable_rate import sustainable_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from flows.replay_site import ReplaySite
     from transforms.fleet import Source
-    from transforms.planner.replay_options import ReplayOptions
-    from transforms.planner.replay_trace import ReplayTrace
-    from transforms.planner.replay_types import ReplayResult, Settings
+    from transforms.planner.replay.replay_options import ReplayOptions
+    from transforms.planner.replay.replay_trace import ReplayTrace
+    from transforms.planner.replay.replay_types import ReplayResult, Settings
 
 SUFFIXES = (".parquet", ".csv")
 

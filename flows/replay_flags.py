@@ -9,7 +9,7 @@ from flows.reading.formats import with_defaults
 from flows.replay_site import SiteQuestion
 from transforms.errors import ConfigError
 from transforms.fleet import Engine, Source
-from transforms.planner.replay_options import ReplayOptions, check_options, with_settings
+from transforms.planner.replay.replay_options import ReplayOptions, check_options, with_settings
 from transforms.source_settings import check_settings
 
 if TYPE_CHECKING:

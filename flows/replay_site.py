@@ -9,15 +9,15 @@ from flows.calibrations import load_calibrations
 from flows.catalog import load_catalog
 from flows.home import Home
 from transforms.errors import ConfigError
-from transforms.planner.calibration_choice import chosen
-from transforms.planner.engine_settings import with_defaults
-from transforms.planner.kv_account import kv_account
-from transforms.planner.kv_layers import drafter_layers
-from transforms.planner.kv_on_gpu import PLENTY_BYTES, kv_on_gpu
-from transforms.planner.kv_versions import known_version
-from transforms.planner.model_shape import model_shape
-from transforms.planner.replay_costs import ReplayParameters, engine_work, replay_costs
-from transforms.planner.replay_settings import kv_pool
+from transforms.planner.memory.engine_settings import with_defaults
+from transforms.planner.memory.kv_account import kv_account
+from transforms.planner.memory.kv_layers import drafter_layers
+from transforms.planner.memory.kv_on_gpu import PLENTY_BYTES, kv_on_gpu
+from transforms.planner.memory.kv_versions import known_version
+from transforms.planner.model.model_shape import model_shape
+from transforms.planner.replay.replay_costs import ReplayParameters, engine_work, replay_costs
+from transforms.planner.replay.replay_settings import kv_pool
+from transforms.planner.steps.calibration_choice import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from transforms.catalog import CatalogModel, Gpu
     from transforms.fleet import Engine
-    from transforms.planner.kv_account import KvAccount
-    from transforms.planner.replay_settings import KvPool
-    from transforms.planner.step_costs import StepCosts
-    from transforms.planner.step_work import StepWork
+    from transforms.planner.memory.kv_account import KvAccount
+    from transforms.planner.replay.replay_settings import KvPool
+    from transforms.planner.replay.step_costs import StepCosts
+    from transforms.planner.steps.step_work import StepWork
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from transforms.planner.kv_result import KvGroup
-from transforms.planner.plan_replicas import Price, Site
-from transforms.planner.replica import Replica
-from transforms.planner.sizing import Terms
-from transforms.planner.step_time import StepModel
+from transforms.planner.memory.kv_result import KvGroup
+from transforms.planner.sizing.gpus import Terms
+from transforms.planner.sizing.plan_replicas import Price, Site
+from transforms.planner.sizing.replica import Replica
+from transforms.planner.steps.step_time import StepModel
 from transforms.workload import Workload, make_workload
 
 WEEK = "2026-W47"

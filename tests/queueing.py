@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from transforms.planner.replay import replay
-from transforms.planner.replay_types import Pool, ReplayResult, Router, Settings, TraceColumns
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.replay_types import Pool, ReplayResult, Router, Settings, TraceColumns
+from transforms.planner.replay.step_costs import StepCosts
 
 STEP_S = 0.001
 MEAN_TOKENS = 600

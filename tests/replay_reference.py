@@ -10,7 +10,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from transforms.planner.replay_types import (
+from transforms.planner.replay.replay_types import (
     NO_LIMIT,
     Caching,
     RequestedRule,
@@ -19,7 +19,7 @@ from transforms.planner.replay_types import (
     Status,
     TraceColumns,
 )
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.step_costs import StepCosts
 
 nan = math.nan
 

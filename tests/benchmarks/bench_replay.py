@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from flows.kernel_cache import use_kernel_cache
-from transforms.planner.replay import replay, result_of
-from transforms.planner.replay_memory import allocate
-from transforms.planner.replay_types import Caching, Pool, Router, Settings, TraceColumns
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.engine import replay, result_of
+from transforms.planner.replay.replay_memory import allocate
+from transforms.planner.replay.replay_types import Caching, Pool, Router, Settings, TraceColumns
+from transforms.planner.replay.step_costs import StepCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

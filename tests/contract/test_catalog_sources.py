@@ -10,9 +10,9 @@ import pytest
 
 from flows.catalog import load_catalog
 from flows.shipped import shipped
-from transforms.planner.model_families import family_of
-from transforms.planner.model_shape import model_shape
-from transforms.planner.weights import weights
+from transforms.planner.model.model_families import family_of
+from transforms.planner.model.model_shape import model_shape
+from transforms.planner.model.weights import weights
 
 CATALOG = load_catalog(None)
 NAMED_IN_DESIGN = {

@@ -15,7 +15,7 @@ from flows.dictionary import UNITLESS_TYPES, dictionary, markdown, unit_of
 from flows.home import Home
 from flows.models import Model, of_folders
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
-from transforms.planner.plan_tables import PLAN_GRAINS, PLAN_TABLES
+from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = tomllib.loads((ROOT / "sql/dictionary.toml").read_text(encoding="utf-8"))

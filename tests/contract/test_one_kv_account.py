@@ -19,8 +19,8 @@ from transforms.sample import services
 ROOT = Path(__file__).resolve().parents[2]
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 KV_WORDS = re.compile(r"\b(kv_heads|num_key_value_heads|kv_lora_rank|num_kv_heads)\b")
-ACCOUNT = re.compile(r"transforms/planner/(kv_\w+|model_shape|model_families|config_reading|layer_\w+)\.py")
-WEIGHTS_AND_FLOP = re.compile(r"transforms/planner/(\w*parameters|weights|memory|hardware|step_time|arithmetic)\.py")
+ACCOUNT = re.compile(r"transforms/planner/(memory/kv_\w+|model/(model_shape|model_families|config_reading|layer_\w+)|steps/layer_flop)\.py")
+WEIGHTS_AND_FLOP = re.compile(r"transforms/planner/(model/(\w*parameters|weights)|memory/budget|steps/(hardware|step_time)|sizing/arithmetic)\.py")
 """These count weights and floating point work from the same config; their own test is that no KV bytes leave them."""
 
 PLAN_FACTS = """

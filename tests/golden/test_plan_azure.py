@@ -17,7 +17,7 @@ from flows.deployments import place
 from flows.fleet import LoadedFleet
 from flows.plan import site_of
 from transforms.fleet import parse_fleet
-from transforms.planner.plan_deployment import plan_deployment
+from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.workload import make_workload
 
 FLEET = {

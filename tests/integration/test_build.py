@@ -26,7 +26,7 @@ from flows.lake import Commit, requests_path
 from flows.query import asked
 from flows.warehouse import Limits, drafting, published
 from transforms.errors import ConfigError, DataError, HomeError
-from transforms.planner.plan_tables import PLAN_TABLES, plan_rows
+from transforms.planner.sizing.plan_tables import PLAN_TABLES, plan_rows
 
 REJECTS = [
     {"day": "2026-11-17", "source": "kvledger", "source_file": "a.jsonl", "source_position": n, "reason": "no arrival"}

@@ -20,7 +20,7 @@ from flows.plan import plan, plan_week, read_workload
 from flows.review import check_request
 from flows.warehouse import published
 from transforms.errors import CatalogError, ConfigError, DataError, KvledgerError
-from transforms.planner.plan_tables import PLAN_TABLES
+from transforms.planner.sizing.plan_tables import PLAN_TABLES
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 

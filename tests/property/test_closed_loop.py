@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from flows.calibrations import load_calibrations
 from flows.catalog import load_catalog
 from transforms.catalog import Gpu
-from transforms.planner.calibration_choice import chosen
-from transforms.planner.closed_loop import Load, Steady, steady
-from transforms.planner.step_calibration import StepParameters, calibrated
-from transforms.planner.step_time import step_floor_s, step_s, tpot_floor_s, ttft_floor_s
-from transforms.planner.step_work import Layout, step_work
+from transforms.planner.steps.calibration_choice import chosen
+from transforms.planner.steps.closed_loop import Load, Steady, steady
+from transforms.planner.steps.step_calibration import StepParameters, calibrated
+from transforms.planner.steps.step_time import step_floor_s, step_s, tpot_floor_s, ttft_floor_s
+from transforms.planner.steps.step_work import Layout, step_work
 
 CATALOG = load_catalog(None)
 CALIBRATIONS = load_calibrations(CATALOG)

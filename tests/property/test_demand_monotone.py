@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_week import attempt, random_rows, replica, workload
 
-from transforms.planner.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
-from transforms.planner.pace import slo_pace
-from transforms.planner.replica import Replica
-from transforms.planner.residency import request_residency, total_block_bytes
-from transforms.planner.sizing import whole_replicas
-from transforms.planner.step_time import ttft_floor_s
-from transforms.planner.timeline import slo_timeline
-from transforms.planner.traffic import windows_of
+from transforms.planner.residency.occupancy import request_residency, total_block_bytes
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.timeline import slo_timeline
+from transforms.planner.residency.traffic import windows_of
+from transforms.planner.sizing.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
+from transforms.planner.sizing.gpus import whole_replicas
+from transforms.planner.sizing.replica import Replica
+from transforms.planner.steps.step_time import ttft_floor_s
 
 ROUNDING = 1 - 1e-9
 HEADROOM = 0.3

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transforms.planner.interval import DayDemands, day_interval
-from transforms.planner.sizing import whole_replicas
+from transforms.planner.sizing.gpus import whole_replicas
+from transforms.planner.sizing.interval import DayDemands, day_interval
 
 WORLDS = {
     "every day alike": np.ones(7),

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from flows.catalog import load_catalog
 from transforms.errors import KvledgerError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import KvAccount, kv_account
-from transforms.planner.kv_layers import all_caches, kv_format, token_bytes
-from transforms.planner.kv_on_gpu import kv_on_gpu
-from transforms.planner.kv_versions import known_version
-from transforms.planner.model_shape import AttentionLayer, ModelShape, model_shape
+from transforms.planner.memory.kv_account import KvAccount, kv_account
+from transforms.planner.memory.kv_layers import all_caches, kv_format, token_bytes
+from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.memory.kv_versions import known_version
+from transforms.planner.model.model_shape import AttentionLayer, ModelShape, model_shape
 
 GIB = 1 << 30
 ROOM = 40 * GIB

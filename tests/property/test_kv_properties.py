@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from transforms.errors import KvledgerError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import KvAccount, kv_account
-from transforms.planner.kv_layers import all_caches, kv_format, state_bytes, token_bytes
-from transforms.planner.kv_versions import known_version
-from transforms.planner.layer_state import StateLayer
-from transforms.planner.model_shape import AttentionLayer, ModelShape, model_shape
+from transforms.planner.memory.kv_account import KvAccount, kv_account
+from transforms.planner.memory.kv_layers import all_caches, kv_format, state_bytes, token_bytes
+from transforms.planner.memory.kv_versions import known_version
+from transforms.planner.model.layer_state import StateLayer
+from transforms.planner.model.model_shape import AttentionLayer, ModelShape, model_shape
 
 GIB = 1 << 30
 VERSIONS = {

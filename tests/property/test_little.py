@@ -32,11 +32,11 @@ from planner_week import (
 from flows.home import Home
 from flows.progress import progress
 from flows.sample import SampleSettings, write_sample
-from transforms.planner import kv_time
-from transforms.planner.kv_time import decode_kv_time, prefill_kv_time, tool_wait_kv_time
-from transforms.planner.pace import slo_pace
-from transforms.planner.residency import request_residency, tool_wait_residency
-from transforms.planner.timeline import Timeline, observed_timeline, slo_timeline
+from transforms.planner.residency import kv_time
+from transforms.planner.residency.kv_time import decode_kv_time, prefill_kv_time, tool_wait_kv_time
+from transforms.planner.residency.occupancy import request_residency, tool_wait_residency
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.timeline import Timeline, observed_timeline, slo_timeline
 from transforms.workload import WEEK_S, Workload, make_workload
 
 REPLICA = replica()
@@ -194,4 +194,4 @@ def test_sample(tmp_path: Path) -> None:
 def test_the_two_sides_are_computed_apart() -> None:
     tree = ast.parse(Path(kv_time.__file__).read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert not modules & {"transforms.planner.sweep", "transforms.planner.residency"}
+    assert not modules & {"transforms.planner.residency.sweep", "transforms.planner.residency.occupancy"}

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_week import attempt, replica, site, workload
 
-from transforms.planner.demands_of_week import demands_of_week
-from transforms.planner.plan_replicas import replica_rows
-from transforms.planner.replica import Replica
+from transforms.planner.sizing.demands_of_week import demands_of_week
+from transforms.planner.sizing.plan_replicas import replica_rows
+from transforms.planner.sizing.replica import Replica
 
 Rows = list[dict[str, Any]]
 

@@ -12,8 +12,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from replay_reference import REFUSED, Reference
 
-from transforms.planner.replay import replay
-from transforms.planner.replay_types import (
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.replay_types import (
     NO_LIMIT,
     Caching,
     Pool,
@@ -23,7 +23,7 @@ from transforms.planner.replay_types import (
     Settings,
     TraceColumns,
 )
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.step_costs import StepCosts
 
 TICK = 2.0**-10
 ROUGH = 0.7390851332151607  # makes every time inexact

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from queueing import check_all, replayed
 
-from transforms.planner.replay import replay
-from transforms.planner.replay_types import Caching, Pool, Router, Settings, Status, TraceColumns
-from transforms.planner.step_costs import StepCosts
-from transforms.planner.verdict import OVERLOADED, STABLE, verdict_of
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.replay_types import Caching, Pool, Router, Settings, Status, TraceColumns
+from transforms.planner.replay.step_costs import StepCosts
+from transforms.planner.replay.verdict import OVERLOADED, STABLE, verdict_of
 
 STEP = StepCosts(2e-5, 2e-6, 1e-9, 8e-3, 5e-8, step_s=1e-3, sequence_s=1e-5)
 ENGINE = Settings(Pool(1500), max_num_seqs=48, max_num_batched_tokens=1024)

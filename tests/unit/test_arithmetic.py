@@ -9,10 +9,10 @@ import pytest
 from transforms.catalog import Gpu
 from transforms.errors import CapacityError, ConfigError
 from transforms.fleet import Engine
-from transforms.planner import arithmetic
-from transforms.planner.kv_account import kv_account
-from transforms.planner.memory import memory_budget
-from transforms.planner.model_shape import model_shape
+from transforms.planner.memory.budget import memory_budget
+from transforms.planner.memory.kv_account import kv_account
+from transforms.planner.model.model_shape import model_shape
+from transforms.planner.sizing import arithmetic
 
 GIB = 1 << 30
 LLAMA_8B: dict[str, Any] = {

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.planner.block_rounding import block_bytes, decode_end_bytes, decode_mean_bytes, ramp_mean_bytes
-from transforms.planner.kv_result import KvGroup
+from transforms.planner.memory.kv_result import KvGroup
+from transforms.planner.residency.block_rounding import (
+    block_bytes,
+    decode_end_bytes,
+    decode_mean_bytes,
+    ramp_mean_bytes,
+)
 
 groups = st.lists(
     st.builds(

@@ -14,10 +14,10 @@ from flows.deployments import place
 from flows.fleet import LoadedFleet
 from transforms.errors import CatalogError, ConfigError
 from transforms.fleet import parse_fleet
-from transforms.planner.calibration_choice import WIDER, chosen, generation_of, rebalanced
-from transforms.planner.own_calibration import identity
-from transforms.planner.replay_costs import engine_work
-from transforms.planner.step_calibration import (
+from transforms.planner.replay.own_calibration import identity
+from transforms.planner.replay.replay_costs import engine_work
+from transforms.planner.steps.calibration_choice import WIDER, chosen, generation_of, rebalanced
+from transforms.planner.steps.step_calibration import (
     PRODUCT_RATIOS,
     RATIOS,
     Calibration,

@@ -150,7 +150,7 @@ def test_a_price_needs_a_source():
 
 def test_looking_up_a_gpu_and_its_memory_needs_no_heavy_package():
     code = (
-        "import sys, flows.catalog, transforms.planner.memory\n"
+        "import sys, flows.catalog, transforms.planner.memory.budget\n"
         "heavy = {'numpy', 'polars', 'duckdb', 'pyarrow', 'numba', 'prefect', 'altair'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -11,9 +11,9 @@ from flows.catalog import load_catalog
 from transforms.catalog import Gpu
 from transforms.errors import CatalogError
 from transforms.fleet import Engine
-from transforms.planner.hardware import ASSUMED, step_model
-from transforms.planner.step_time import StepModel, step_floor_s, step_s
-from transforms.planner.step_work import Layout, compute_dtype, step_work
+from transforms.planner.steps.hardware import ASSUMED, step_model
+from transforms.planner.steps.step_time import StepModel, step_floor_s, step_s
+from transforms.planner.steps.step_work import Layout, compute_dtype, step_work
 
 CATALOG = load_catalog(None)
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from flows.catalog import load_catalog
 from transforms.errors import CatalogError, ConfigError, KvledgerError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import kv_account
-from transforms.planner.kv_on_gpu import kv_on_gpu
-from transforms.planner.model_shape import model_shape
+from transforms.planner.memory.kv_account import kv_account
+from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.model.model_shape import model_shape
 
 GIB = 1 << 30
 CATALOG = load_catalog(None)

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.planner.interval import FEWEST_DAYS, DayDemands, day_interval
-from transforms.planner.sizing import whole_replicas
+from transforms.planner.sizing.gpus import whole_replicas
+from transforms.planner.sizing.interval import FEWEST_DAYS, DayDemands, day_interval
 
 Latency = Callable[[int, float], int]
 

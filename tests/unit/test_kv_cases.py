@@ -12,9 +12,9 @@ import pytest
 
 from transforms.errors import CatalogError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import KvAccount, default_prefix_caching, kv_account
-from transforms.planner.kv_versions import known_version
-from transforms.planner.model_shape import model_shape
+from transforms.planner.memory.kv_account import KvAccount, default_prefix_caching, kv_account
+from transforms.planner.memory.kv_versions import known_version
+from transforms.planner.model.model_shape import model_shape
 
 pytestmark = pytest.mark.shared
 

@@ -9,9 +9,9 @@ import pytest
 
 from transforms.errors import CatalogError, ConfigError
 from transforms.fleet import Engine
-from transforms.planner.kv_layers import check_parallelism, kv_format, pipeline_stages, state_bytes, token_bytes
-from transforms.planner.layer_state import StateLayer
-from transforms.planner.model_shape import AttentionLayer, IndexerLayer, LatentLayer, ModelShape, model_shape
+from transforms.planner.memory.kv_layers import check_parallelism, kv_format, pipeline_stages, state_bytes, token_bytes
+from transforms.planner.model.layer_state import StateLayer
+from transforms.planner.model.model_shape import AttentionLayer, IndexerLayer, LatentLayer, ModelShape, model_shape
 
 VERSION = (0, 33)
 LLAMA = {

@@ -9,10 +9,10 @@ import pytest
 
 from flows.catalog import load_catalog
 from transforms.fleet import Engine
-from transforms.planner.kv_layers import kv_format
-from transforms.planner.kv_page import ALIGN, ALL, NONE, block_tokens, state_mode, state_page
-from transforms.planner.kv_versions import vllm_rules
-from transforms.planner.model_shape import ModelShape, model_shape
+from transforms.planner.memory.kv_layers import kv_format
+from transforms.planner.memory.kv_page import ALIGN, ALL, NONE, block_tokens, state_mode, state_page
+from transforms.planner.memory.kv_versions import vllm_rules
+from transforms.planner.model.model_shape import ModelShape, model_shape
 
 CATALOG = load_catalog(None)
 

@@ -8,8 +8,8 @@ import pytest
 
 from transforms.errors import CapacityError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import KvAccount, kv_account
-from transforms.planner.model_shape import ModelShape, model_shape
+from transforms.planner.memory.kv_account import KvAccount, kv_account
+from transforms.planner.model.model_shape import ModelShape, model_shape
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from transforms.errors import CatalogError, ConfigError
-from transforms.planner.layer_state import StateLayer
-from transforms.planner.model_shape import AttentionLayer, IndexerLayer, LatentLayer, ModelShape, model_shape
+from transforms.planner.model.layer_state import StateLayer
+from transforms.planner.model.model_shape import AttentionLayer, IndexerLayer, LatentLayer, ModelShape, model_shape
 
 LLAMA = {
     "model_type": "llama",

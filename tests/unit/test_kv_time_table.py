@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_week import TOKEN_BYTES, attempt, random_rows, replica, workload
 
-from transforms.planner.kv_time import decode_kv_time, prefill_kv_time
-from transforms.planner.kv_time_table import kv_time_rows
-from transforms.planner.pace import slo_pace
-from transforms.planner.shared_blocks import shared_out_by_blocks
-from transforms.planner.timeline import Timeline, observed_timeline
+from transforms.planner.residency.kv_time import decode_kv_time, prefill_kv_time
+from transforms.planner.residency.kv_time_table import kv_time_rows
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.shared_blocks import shared_out_by_blocks
+from transforms.planner.residency.timeline import Timeline, observed_timeline
 from transforms.workload import Workload
 
 REPLICA = replica()

@@ -8,9 +8,9 @@ import pytest
 
 from transforms.errors import CapacityError, CatalogError, ConfigError
 from transforms.fleet import Engine
-from transforms.planner.kv_account import KvAccount, check_starts, default_prefix_caching, kv_account
-from transforms.planner.kv_versions import known_version, vllm_rule_span, vllm_rules
-from transforms.planner.model_shape import ModelShape, model_shape
+from transforms.planner.memory.kv_account import KvAccount, check_starts, default_prefix_caching, kv_account
+from transforms.planner.memory.kv_versions import known_version, vllm_rule_span, vllm_rules
+from transforms.planner.model.model_shape import ModelShape, model_shape
 
 GIB = 1 << 30
 

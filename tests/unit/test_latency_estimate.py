@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_week import STEP, replica
 
-from transforms.planner.latency_estimate import Traffic, _erlang_c, latency, replicas_for
-from transforms.planner.replica import Replica
+from transforms.planner.sizing.latency_estimate import Traffic, _erlang_c, latency, replicas_for
+from transforms.planner.sizing.replica import Replica
 
 
 def traffic(rate_per_s: float, prompt: float = 2000.0, output: float = 200.0) -> Traffic:

@@ -10,15 +10,15 @@ from flows.catalog import load_catalog
 from transforms.catalog import Gpu
 from transforms.errors import CapacityError, CatalogError
 from transforms.fleet import Engine
-from transforms.planner.kv_on_gpu import kv_on_gpu
-from transforms.planner.memory import (
+from transforms.planner.memory.budget import (
     MemoryBudget,
     engine_defaults,
     is_divisible,
     memory_budget,
     smallest_tensor_parallel_size,
 )
-from transforms.planner.start_up import activation_bytes, release, vllm_start_up
+from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.memory.start_up import activation_bytes, release, vllm_start_up
 
 GIB = 2**30
 CATALOG = load_catalog(None)

@@ -12,7 +12,7 @@ import pytest
 
 from flows.catalog import load_catalog
 from transforms.errors import CatalogError, ConfigError
-from transforms.planner.expert_layout import (
+from transforms.planner.model.expert_layout import (
     FLASHINFER_CUTLASS,
     MARLIN,
     SGLANG_ON_AMD,
@@ -20,9 +20,9 @@ from transforms.planner.expert_layout import (
     ExpertLayout,
     expert_layout,
 )
-from transforms.planner.parameters import parameters
-from transforms.planner.quantization import quantization
-from transforms.planner.weights import stage_layers, weights
+from transforms.planner.model.parameters import parameters
+from transforms.planner.model.quantization import quantization
+from transforms.planner.model.weights import stage_layers, weights
 
 GIB = 2**30
 CATALOG = load_catalog(None)

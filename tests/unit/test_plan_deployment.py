@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from planner_week import TOOL_WAITS, WEEK, attempt, random_rows, replica, site, workload
 
-from transforms.planner.hardware import ASSUMED
-from transforms.planner.plan_deployment import plan_deployment
-from transforms.planner.plan_replicas import Site
-from transforms.planner.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.provenance import weakest
+from transforms.planner.sizing.plan_deployment import plan_deployment
+from transforms.planner.sizing.plan_replicas import Site
+from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table, plan_frame, plan_rows
+from transforms.planner.steps.hardware import ASSUMED
 from transforms.workload import Workload
 
 Rows = list[dict[str, Any]]

@@ -10,8 +10,8 @@ import pytest
 from flows.catalog import load_catalog
 from flows.points import Placing
 from transforms.errors import CapacityError, CatalogError, ConfigError
-from transforms.planner.points import parse_point, readings
-from transforms.planner.step_work import Layout
+from transforms.planner.steps.points import parse_point, readings
+from transforms.planner.steps.step_work import Layout
 
 ROW = {
     "id": "a", "engine": "vllm", "config_file": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H100-SXM-80GB",

@@ -11,10 +11,10 @@ import pytest
 from replay_reference import Reference
 
 from transforms.errors import CatalogError, ConfigError, InputError
-from transforms.planner.engine_rules import EngineRules, engine_rules
-from transforms.planner.kv_result import KvGroup
-from transforms.planner.replay import replay
-from transforms.planner.replay_types import (
+from transforms.planner.memory.kv_result import KvGroup
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.engine_rules import EngineRules, engine_rules
+from transforms.planner.replay.replay_types import (
     NO_LIMIT,
     Caching,
     Pool,
@@ -25,7 +25,7 @@ from transforms.planner.replay_types import (
     TraceColumns,
     pool_of,
 )
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.step_costs import StepCosts
 
 SECOND = StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0)
 """Every step takes a second."""

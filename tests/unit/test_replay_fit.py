@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from flows.catalog import load_catalog
 from transforms.fleet import Engine
-from transforms.planner.kv_on_gpu import kv_on_gpu
-from transforms.planner.nelder_mead import minimum
-from transforms.planner.parameter_space import bound_to, carried_over, free_of, merged_overheads
-from transforms.planner.replay import replay
-from transforms.planner.replay_costs import ReplayParameters, engine_work, replay_costs
-from transforms.planner.replay_fit import Run, fitted, fitted_names
-from transforms.planner.replay_options import ReplayOptions
-from transforms.planner.replay_settings import kv_pool, replay_settings
-from transforms.planner.replay_trace import Logged, ReplayTrace
-from transforms.planner.replay_types import NO_LIMIT, Caching, Pool, TraceColumns
-from transforms.planner.step_calibration import StepParameters
+from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.replay_costs import ReplayParameters, engine_work, replay_costs
+from transforms.planner.replay.replay_fit import Run, fitted, fitted_names
+from transforms.planner.replay.replay_options import ReplayOptions
+from transforms.planner.replay.replay_settings import kv_pool, replay_settings
+from transforms.planner.replay.replay_trace import Logged, ReplayTrace
+from transforms.planner.replay.replay_types import NO_LIMIT, Caching, Pool, TraceColumns
+from transforms.planner.steps.nelder_mead import minimum
+from transforms.planner.steps.parameter_space import bound_to, carried_over, free_of, merged_overheads
+from transforms.planner.steps.step_calibration import StepParameters
 
 ENGINE = Engine(version="0.19.0", max_num_seqs=64, max_num_batched_tokens=2048)
 START = ReplayParameters(StepParameters(), 0.3)

@@ -9,8 +9,8 @@ import pytest
 
 from transforms.canonical import SCHEMA
 from transforms.errors import InputError
-from transforms.planner.rate_scaling import scaled
-from transforms.planner.replay_trace import replay_trace
+from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.replay_trace import replay_trace
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_week import MONDAY, attempt, random_rows, replica, workload
 
-from transforms.planner.instant_peak import instant_max_bytes
-from transforms.planner.pace import slo_pace
-from transforms.planner.residency import (
+from transforms.planner.residency.instant_peak import instant_max_bytes
+from transforms.planner.residency.occupancy import (
     decode_stretches,
     hour_peaks,
     prefill_stretches,
@@ -19,8 +18,9 @@ from transforms.planner.residency import (
     residency_windows,
     total_block_bytes,
 )
-from transforms.planner.sweep import Sweep
-from transforms.planner.timeline import Timeline, observed_timeline, slo_timeline
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.sweep import Sweep
+from transforms.planner.residency.timeline import Timeline, observed_timeline, slo_timeline
 from transforms.workload import Workload
 
 REPLICA = replica()

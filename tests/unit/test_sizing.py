@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planner_week import attempt, replica, workload
 
-from transforms.planner.batch_curve import batch_curve
-from transforms.planner.envelope import difference, envelope
-from transforms.planner.pace import slo_pace
-from transforms.planner.sizing import Terms, binding, fleet_for, gpus_of, is_one_lost_ok, whole_replicas
-from transforms.planner.timeline import slo_timeline
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.timeline import slo_timeline
+from transforms.planner.sizing.envelope import difference, envelope
+from transforms.planner.sizing.gpus import Terms, binding, fleet_for, gpus_of, is_one_lost_ok, whole_replicas
+from transforms.planner.steps.batch_curve import batch_curve
 
 TERMS = Terms(gpus_per_replica=2, gpus_per_node=8, is_whole_node=False, spare_replicas=1)
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planner_week import STEP, replica
 
-from transforms.planner import pace
-from transforms.planner.pace import decode_work_s, planned_batch, prefill_times_s, prefill_work_s, slo_pace
-from transforms.planner.step_time import (
+from transforms.planner.residency import pace
+from transforms.planner.residency.pace import decode_work_s, planned_batch, prefill_times_s, prefill_work_s, slo_pace
+from transforms.planner.steps.step_time import (
     Batch,
     StepModel,
     largest_batch,

@@ -10,8 +10,8 @@ import pytest
 from planner_week import MONDAY, TOOL_WAITS, attempt, replica, workload
 
 from transforms.errors import ConfigError
-from transforms.planner.pace import prefill_times_s, slo_pace
-from transforms.planner.timeline import Timeline, observed_timeline, slo_timeline
+from transforms.planner.residency.pace import prefill_times_s, slo_pace
+from transforms.planner.residency.timeline import Timeline, observed_timeline, slo_timeline
 from transforms.workload import Workload, week_start
 
 REPLICA = replica()

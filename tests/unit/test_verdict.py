@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.planner.replay_types import ReplayResult, Status
-from transforms.planner.verdict import BACKLOGGED, OVERLOADED, STABLE, backlog, verdict_of
+from transforms.planner.replay.replay_types import ReplayResult, Status
+from transforms.planner.replay.verdict import BACKLOGGED, OVERLOADED, STABLE, backlog, verdict_of
 
 
 def served(arrived_s: NDArray[np.float64], service_s: NDArray[np.float64], seats: int = 1) -> ReplayResult:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.planner.step_costs import StepCosts
+from transforms.planner.replay.step_costs import StepCosts
 
 Array = np.ndarray[Any, Any]
 

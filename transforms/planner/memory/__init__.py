@@ -1,0 +1,1 @@
+"""The memory of a GPU and the one KV account of every engine."""

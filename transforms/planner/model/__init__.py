@@ -1,0 +1,1 @@
+"""The model as its config.json says it: layers, parameters, weights."""

@@ -1,0 +1,1 @@
+"""What sits in the KV cache, second by second, and for how long."""

@@ -1,0 +1,1 @@
+"""From demands to GPU counts: the rows of a plan."""

@@ -1,0 +1,74 @@
+"""The back-of-envelope count beside the plan: peak rate × response time, with the reason why the plan differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.planner.sizing import arithmetic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.sizing.replica import Replica
+
+MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What fits on the back of an envelope: rates, means and one division."""
+
+    peak_requests_per_s: float
+    """Of the busiest minute."""
+    response_s: float
+    """Mean, at SLO pace."""
+    safety_factor: float
+    resident_per_replica: float
+    """Requests of mean length that fit the KV, at most max_num_seqs."""
+    instances: int
+
+    @property
+    def working(self) -> str:
+        """The calculation in one line."""
+        return (
+            f"{self.peak_requests_per_s:.3g} requests/s × {self.response_s:.3g} s × {self.safety_factor:g} "
+            f"/ {self.resident_per_replica:.3g} a replica = {self.instances}"
+        )
+
+
+def envelope(timeline: Timeline, replica: Replica, headroom_ratio: float) -> Envelope | None:
+    """Back-of-envelope count for the requests of `timeline` (at SLO pace); None without requests."""
+    if not len(timeline.end_us):
+        return None
+    peak = _busiest_minute(timeline.prefill_us) / 60
+    response_s = float((timeline.end_us - timeline.prefill_us).mean()) / 1e6
+    mean_tokens = float((timeline.prompt_tokens + timeline.output_tokens).mean())
+    resident = min(float(replica.max_num_seqs), replica.kv_capacity_tokens / max(mean_tokens, 1.0))
+    safety = 1 + headroom_ratio
+    concurrency = arithmetic.concurrent_requests(peak, response_s)
+    return Envelope(peak, response_s, safety, resident, max(1, arithmetic.instances(concurrency, safety, resident)))
+
+
+_BLIND_SPOTS = {
+    "kv": "it takes mean lengths where the plan takes the seconds in which long ones meet",
+    "compute": "it does not know how fast a replica computes, which binds here",
+    "latency": "it does not know the objectives, which bind here",
+}
+
+
+def difference(made: Envelope, planned_replicas: int, bound: str, bound_replicas: int) -> str:
+    """Say how the envelope comes about and why a plan of `planned_replicas`, bound by `bound`, says something else."""
+    reasons = []
+    if made.instances != bound_replicas:
+        reasons.append(f"{_BLIND_SPOTS[bound]} ({bound_replicas} replicas)")
+    if planned_replicas > bound_replicas:
+        reasons.append(f"it plans no spare replica ({planned_replicas - bound_replicas} here)")
+    return f"envelope: {made.working}; {' and '.join(reasons) or 'the plan comes to the same'}"
+
+
+def _busiest_minute(arrived_us: NDArray[np.int64]) -> int:
+    return int(np.unique(arrived_us // MINUTE_US, return_counts=True)[1].max())

@@ -1,0 +1,144 @@
+"""One deployment's plan: every plan_* table of one week from its Workload. Pure; flows/plan.py reads and writes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from transforms.planner.provenance import ASSUMED, MEASURED, MODELLED, weakest
+from transforms.planner.residency.kv_time_table import kv_time_rows
+from transforms.planner.residency.occupancy import residency_windows
+from transforms.planner.sizing.demands_of_week import demands_of_week
+from transforms.planner.sizing.latency_estimate import latency
+from transforms.planner.sizing.plan_notes import plan_notes
+from transforms.planner.sizing.plan_replicas import replica_rows
+from transforms.planner.sizing.plan_tables import TODAY, empty_plan_table, plan_frame, plan_rows
+from transforms.planner.steps.batch_curve import batch_curve
+from transforms.workload import week_start
+
+if TYPE_CHECKING:
+    from transforms.planner.sizing.demands_of_week import WeekDemands
+    from transforms.planner.sizing.plan_replicas import Site
+    from transforms.planner.steps.step_calibration import Calibration
+    from transforms.workload import Workload
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+def plan_deployment(workload: Workload, site: Site, calibration: Calibration, run_id: str) -> dict[str, pl.DataFrame]:
+    """Every plan table for `workload` on the fleet of `site`: name → rows in the order of its grain."""
+    found = demands_of_week(workload, site.replica, site.now_replicas)
+    keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
+    modelled = {**keys, "provenance": weakest(MODELLED, site.replica.step.provenance)}
+    return {
+        "plan_replicas": plan_rows("plan_replicas", keys, replica_rows(workload, found, site)),
+        "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
+        "plan_kv_time": plan_frame(
+            "plan_kv_time", keys, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
+        ),
+        "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
+        "plan_batch_curve": _batch_curve(found, site, modelled),
+        "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
+        "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
+        **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", "plan_forecasts")},
+    }
+
+
+def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFrame:
+    """Rows of plan_residency between the first and the last 5 minutes in which anything resides at either pace."""
+    start = week_start(workload.week)
+    is_logged = not found.observed.is_modelled.any()
+    frames = []
+    for pace, residency, word in (
+        ("observed", found.observed_residency, MEASURED if is_logged else MODELLED),
+        ("slo", found.slo_residency, weakest(MODELLED, site.replica.step.provenance)),
+    ):
+        for phase, held in {**residency, "tool_wait": found.tool_waits}.items():
+            named = {"pace": pace, "phase": phase, "provenance": MODELLED if phase == "tool_wait" else word}
+            frames.append(
+                residency_windows(held, start).with_columns(pl.lit(text).alias(name) for name, text in named.items())
+            )
+    windows = pl.concat(frames)
+    busy = windows.filter(pl.col("resident_mean_requests") > 0)["window_started_at"]
+    return windows.filter(pl.col("window_started_at").is_between(busy.min(), busy.max())).with_columns(
+        pl.lit(site.now_replicas * site.replica.kv_capacity_bytes or None, pl.Int64).alias("capacity_bytes")
+    )
+
+
+def _notes(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str, Any]]:
+    """Rows of plan_notes: shares are of the week's attempts."""
+    attempts = workload.attempts_requests
+    return [
+        {
+            "code": note.code,
+            "affected_requests": note.affected_requests,
+            "affected_ratio": note.affected_requests / attempts if note.affected_requests and attempts else None,
+            "text": note.text,
+            "provenance": MEASURED,
+        }
+        for note in plan_notes(workload, found, site)
+    ]
+
+
+def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
+    """Modelled latency of today's fleet in the most demanding window; NULL where it does not keep up.
+
+    Logged latency stands in dist_latency; nothing of it is repeated here.
+    """
+    window = found.latency.window
+    if window is None or not window.traffic.requests_per_s or not site.now_replicas:
+        return []
+    today = latency(window.traffic, site.replica, site.now_replicas)
+    return [
+        {
+            "measure": measure,
+            "quantile_ratio": ratio,
+            "value_s": value_s if math.isfinite(value_s) else None,
+            "timed_requests": window.requests,
+            "source": "modelled",
+        }
+        for ratio in QUANTILES
+        for measure, value_s in (
+            ("ttft", today.ttft_s(ratio)),
+            ("queue", today.queue_s(ratio)),
+            ("tpot", today.tpot_s),
+        )
+    ]
+
+
+def _batch_curve(found: WeekDemands, site: Site, keys: dict[str, str]) -> pl.DataFrame:
+    if found.batch is None:
+        return empty_plan_table("plan_batch_curve")
+    new_tokens = float((found.slo.prompt_tokens - found.slo.cached_tokens).mean())
+    return plan_frame("plan_batch_curve", keys, batch_curve(site.replica, found.batch.context_tokens, new_tokens))
+
+
+def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> list[dict[str, Any]]:
+    """Inputs of the plan that no log gave: value, unit, how far to trust it, and where it comes from."""
+    fitted, source, step, parameters = (
+        calibration.provenance,
+        calibration.source,
+        site.replica.step,
+        calibration.parameters,
+    )
+    full_pool = "the smaller of tpot_p95_s and a step with a full KV pool"
+    apart = "median error of the time per output token on (model, GPU) groups left out of the fit"
+    rows = [
+        ("compute_efficiency_ratio", f"{step.flop_per_s / step.peak_flop_per_s:.3g}", "ratio", fitted, source),
+        ("bandwidth_efficiency_ratio", f"{step.bytes_per_s / step.peak_bytes_per_s:.3g}", "ratio", fitted, source),
+        ("step_overhead_s", f"{step.step_overhead_s:.3g}", "s", fitted, source),
+        ("sequence_overhead_s", f"{step.sequence_overhead_s:.3g}", "s", fitted, source),
+        ("step_time_error_ratio", f"{calibration.tpot_error_ratio:.3g}", "ratio", fitted, apart),
+        ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
+    ]
+    if site.replica.gpus > 1:
+        rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
+    if site.price is not None:
+        price = f"{site.price.usd_per_hour:g}"
+        rows.append(("gpu_price_usd_per_hour", price, "USD per GPU-hour", site.price.provenance, site.price.source))
+    rows += [(f"slo_{key}", f"{value:g}", "s", ASSUMED, "nobody promised it") for key, value in site.assumed_slo]
+    rows += [(key, f"{value:g}", "", ASSUMED, "default of the engine") for key, value in site.assumed_engine]
+    names = ("name", "value_text", "unit", "provenance", "source_text")
+    return [dict(zip(names, row, strict=True)) for row in rows]

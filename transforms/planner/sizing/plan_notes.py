@@ -1,0 +1,85 @@
+"""What a reader must know of a plan, each with its count: what was left out, what was assumed, what cannot be met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from transforms.planner.sizing.gpus import NO_DEMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from transforms.planner.sizing.demands_of_week import WeekDemands
+    from transforms.planner.sizing.plan_replicas import Site
+    from transforms.workload import Workload
+
+
+@dataclass(frozen=True)
+class Note:
+    """One row of plan_notes; `demand` is the row of plan_replicas that repeats the text."""
+
+    code: str
+    demand: str
+    text: str
+    affected_requests: int | None = None
+
+
+def plan_notes(workload: Workload, found: WeekDemands, site: Site) -> list[Note]:
+    """Notes on the plan of one deployment, each code once."""
+    if not found.usable_requests:
+        return [*_idle(workload, site), *_left_out(workload, found, site), *_assumed(site)]
+    return [*_left_out(workload, found, site), *_promises(found, site), *_assumed(site)]
+
+
+def _idle(workload: Workload, site: Site) -> Iterator[Note]:
+    attempts = workload.attempts_requests
+    none = f"none of {attempts:,} attempts has known lengths and a prompt that the engine takes"
+    why = f"no usable traffic this week ({none})" if attempts else "no traffic this week"
+    replicas = f"{site.now_replicas} replica{'s' * (site.now_replicas > 1)} of today kept"
+    kept = replicas if site.now_replicas else "no replica today"
+    yield Note("no_traffic", NO_DEMAND, f"{why}: nothing to size by, {kept}", attempts)
+
+
+def _left_out(workload: Workload, found: WeekDemands, site: Site) -> Iterator[Note]:
+    unknown, attempts = workload.unknown, workload.attempts_requests
+    prompts, outputs, length = unknown.prompt_requests, unknown.output_requests, site.replica.max_model_len_tokens
+    refused = f"have prompts of max_model_len = {length} or more: refused, each a miss"
+    lengths = f"have unknown lengths ({prompts:,} prompts, {outputs:,} outputs): left out"
+    counted = (
+        ("prompts_too_long", found.refused_requests, refused),
+        ("unknown_attempts", prompts + outputs, lengths),
+        ("failed_outputs_unknown", unknown.failed_output_requests, "failed with unknown output: only prompts are held"),
+    )
+    for code, count, text in counted:
+        if count:
+            yield Note(code, "kv", f"{count:,} of {attempts:,} attempts ({_share(count, attempts)}) {text}", count)
+    if unknown.tool_waits:
+        yield Note("tool_waits_unknown", "kv", f"{unknown.tool_waits:,} tool waits of unknown length left out")
+
+
+def _promises(found: WeekDemands, site: Site) -> Iterator[Note]:
+    floor = found.latency.floor_text(site.replica)
+    if floor is not None:
+        yield Note("slo_unreachable", "latency", floor)
+    if found.latency.is_thin:
+        text = f"no window of {site.replica.window_s} s has 200 requests; the fullest one was judged"
+        yield Note("few_requests", "latency", text)
+    if not found.pace.is_tpot_met:
+        text = "a full KV pool cannot be read within tpot_p95_s: batches stay below it"
+        yield Note("batch_below_pool", "compute", text)
+
+
+def _assumed(site: Site) -> Iterator[Note]:
+    if site.assumed_slo:
+        named = " and ".join(f"{name} = {value:g}" for name, value in site.assumed_slo)
+        text = f"nobody promised {named} (seconds): assumed; say what you promise in [deployments.slo]"
+        yield Note("slo_assumed", "latency", text)
+    if site.assumed_engine:
+        named = ", ".join(f"{name} = {value:g}" for name, value in site.assumed_engine)
+        text = f"the fleet file does not say {named}: the engine's own defaults are assumed ([deployments.engine])"
+        yield Note("engine_assumed", "kv", text)
+
+
+def _share(count: int, of: int) -> str:
+    return f"{100 * count / of:.2g} %" if of else "0 %"

@@ -1,0 +1,39 @@
+"""A replica's step-time model from the model's shape, the GPU's data sheet and a calibration of the engine on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transforms.errors import CatalogError
+from transforms.planner.steps.step_calibration import Calibration, calibrated
+from transforms.planner.steps.step_work import Layout, step_work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transforms.catalog import Gpu
+    from transforms.fleet import Engine
+    from transforms.planner.steps.step_time import StepModel
+
+ASSUMED = Calibration("vllm", "", ())
+"""What holds where there is no calibration at all: the values that a fit starts from."""
+
+
+def step_model(
+    config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine, calibration: Calibration = ASSUMED
+) -> StepModel:
+    """Step-time model of one replica of the model in a decoded config.json under tensor parallelism.
+
+    CatalogError for pipeline or data parallelism, and where the GPU's entry lacks a peak or a link it needs.
+    """
+    for key in ("pipeline_parallel_size", "data_parallel_size"):
+        size = getattr(engine, key)
+        if size != 1:
+            raise CatalogError(
+                f"{where}: a plan's step times are for tensor parallelism only, not for {key} = {size}; "
+                "set it to 1 (kvledger kv still counts its memory, kvledger predict its benchmark)"
+            )
+    ranks = engine.tensor_parallel_size
+    layout = Layout(ranks, expert=ranks if engine.enable_expert_parallel else 1)
+    work = step_work(config, where, gpu, layout, engine_name=engine.name, kv_cache_dtype=engine.kv_cache_dtype)
+    return calibrated(work, calibration.parameters, calibration.provenance, engine.speculative_tokens)
