@@ -11,6 +11,7 @@ import typer
 from flows.commands.build import build
 from flows.commands.calibrate import calibrate
 from flows.commands.dictionary import dictionary
+from flows.commands.doctor import doctor
 from flows.commands.export import export
 from flows.commands.ingest import ingest
 from flows.commands.kv import kv
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, build, plan, kv, replay, predict, calibrate, query, dictionary, export, sample):
+for command in (review, ingest, build, plan, kv, replay, predict, calibrate, query, dictionary, export, sample, doctor):
     app.command()(command)
 
 

@@ -34,7 +34,7 @@ def damage_named(files: Callable[[], Iterable[Path]], remedy: str) -> Iterator[N
         yield
     except UNREADABLE as error:
         is_of_the_disk = isinstance(error, OSError) and error.errno is not None
-        damaged = None if is_of_the_disk else next((path for path in files() if not _is_whole(path)), None)
+        damaged = None if is_of_the_disk else next(damaged_files(files()), None)
         if damaged is None:
             raise
         raise HomeError(f"{damaged}: is damaged and cannot be read; {remedy}") from error
@@ -52,6 +52,11 @@ def plan_damage_named(home: Home) -> Iterator[None]:
     """The same for a block that reads the plans of `home`."""
     with damage_named(lambda: sorted(home.plans.rglob("*.parquet")), PLAN_REMEDY):
         yield
+
+
+def damaged_files(files: Iterable[Path]) -> Iterator[Path]:
+    """Those of the Parquet `files` that cannot be read to their end."""
+    return (path for path in files if not _is_whole(path))
 
 
 def _is_whole(path: Path) -> bool:

@@ -26,7 +26,7 @@ def use_kernel_cache(announce: Callable[[str], None] | None = None) -> Path:
     `announce` is told once where nothing is compiled yet: the first replay then takes up to a minute longer. Numba's
     own check looks at one source file only, so it would run old code after a change in another one.
     """
-    folder = _parent() / f"kernel-{_fingerprint()}"
+    folder = kernel_folder()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     if "numba" in sys.modules:
@@ -34,6 +34,11 @@ def use_kernel_cache(announce: Callable[[str], None] | None = None) -> Path:
     if announce is not None and not any(folder.rglob("run.run-*.nbi")):
         announce("compiling the replay's kernel, once for this version: about a minute")
     return folder
+
+
+def kernel_folder() -> Path:
+    """Folder that the kernel of this version is kept in; it may not be there yet."""
+    return _parent() / f"kernel-{_fingerprint()}"
 
 
 def _parent() -> Path:

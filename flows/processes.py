@@ -160,6 +160,16 @@ def end_recorded(record: Path) -> bool:
     return is_ours
 
 
+def recorded(record: Path) -> str:
+    """State of the recorded process: "gone", "running", or "orphaned" where it outlives the run that started it."""
+    written = _read(record)
+    pid, owner = written.get("pid"), written.get("owner")
+    if not isinstance(pid, int) or started(pid) is None or started(pid) != written.get("started"):
+        return "gone"
+    is_owned = isinstance(owner, int) and started(owner) is not None and started(owner) == written.get("owner_started")
+    return "running" if is_owned else "orphaned"
+
+
 def started(pid: int | None = None) -> str | None:
     """When process `pid` (default: this one) started, as a text equal for one process only; None if it is gone."""
     stat = Path(f"/proc/{pid or os.getpid()}/stat")

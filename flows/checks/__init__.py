@@ -1,0 +1,1 @@
+"""What `kvledger doctor` looks at: the installation, the home, and what surrounds them. Nothing is changed."""

@@ -1,0 +1,158 @@
+"""What the home holds: whether it can be written, who is at it, room on the disk, last runs, damage, leftovers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from flows.checks.check import Check, fail, halves, ok, warn
+from flows.damage import UNREADABLE, damaged_files
+from flows.lake import manifest_path, request_days, requests_paths
+from flows.manifest import read_manifest
+from flows.schema import check_schema
+from transforms.errors import HomeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from flows.home import Home
+
+LEAST_FREE_BYTES, SCARCE_FREE_BYTES = 256 << 20, 2 << 30
+"""Below the first DuckDB's own spill files find no room; below the second a week of millions of rows may not."""
+MIB, GIB = 1 << 20, 1 << 30
+KEY_MODE = 0o600
+
+
+def home_state(home: Home) -> Iterator[Check]:
+    """Findings on one home, which may not be there yet."""
+    yield _writable(home)
+    yield _disk(home)
+    if not home.root.is_dir():
+        return
+    is_free, holder = lock_state(home)
+    yield ok("lock", "free" if is_free else f"held by {holder}")
+    yield _tenant_key(home)
+    yield _lake(home)
+    yield _damage(home)
+    yield _warehouse(home)
+    yield _reports(home)
+    yield _leftovers(home, is_free=is_free)
+
+
+def lock_state(home: Home) -> tuple[bool, str]:
+    """Whether nobody writes to the home now, and who does."""
+    try:
+        with (home.root / ".lock").open("r", encoding="utf-8") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False, handle.read().strip() or "another process"
+    except OSError:
+        return True, ""
+    return True, ""
+
+
+def _writable(home: Home) -> Check:
+    place = home.root if home.root.exists() else next(above for above in home.root.absolute().parents if above.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-"):
+            pass
+    except OSError as error:
+        todo = "choose another with --home or mend its permissions"
+        return fail("home", f"{home.root} cannot be written ({error.strerror})", todo)
+    return ok("home", f"{home.root}{'' if home.root.exists() else ': not there yet; the first run makes it'}")
+
+
+def _disk(home: Home) -> Check:
+    place = next(at for at in (home.root.absolute(), *home.root.absolute().parents) if at.exists())
+    free_bytes = shutil.disk_usage(place).free
+    text = f"{free_bytes / GIB:,.1f} GiB free"
+    if free_bytes < LEAST_FREE_BYTES:
+        return fail("disk", text, "make room, or move the home with --home")
+    if free_bytes < SCARCE_FREE_BYTES:
+        return warn("disk", text, "make room before a large ingest")
+    return ok("disk", text)
+
+
+def _tenant_key(home: Home) -> Check:
+    try:
+        mode = home.tenant_key.stat().st_mode & 0o777
+    except OSError:
+        return ok("tenant key", "not made yet")
+    if mode != KEY_MODE:
+        return warn("tenant key", f"{home.tenant_key} has mode {mode:o}", f"chmod 600 {home.tenant_key}")
+    return ok("tenant key", "mode 600")
+
+
+def _lake(home: Home) -> Check:
+    """Rows of the lake against what the manifest says was loaded: a file that somebody removed shows here."""
+    import pyarrow.parquet as pq
+
+    try:
+        check_schema(home)
+        entries = read_manifest(manifest_path(home)).values()
+        days = request_days(home)
+        rows = sum(pq.read_metadata(path).num_rows for day in days for path in requests_paths(home, day))
+    except HomeError as error:
+        return fail("lake", *halves(str(error)))
+    except UNREADABLE as error:
+        return fail("lake", f"cannot be read ({error})", f"remove {home.lake} and ingest the logs again")
+    loaded = sum(entry.loaded for entry in entries)
+    if rows != loaded:
+        todo = "run kvledger ingest --rebuild while the logs are still there"
+        return fail("lake", f"holds {rows:,} rows, {loaded:,} were loaded", todo)
+    return ok("lake", f"{rows:,} rows of {len(entries)} files on {len(days)} days" if days else "empty")
+
+
+def _damage(home: Home) -> Check:
+    damaged = damaged_files([*sorted(home.lake.rglob("*.parquet")), *sorted(home.plans.rglob("*.parquet"))])
+    first = next(damaged, None)
+    if first is None:
+        return ok("files", "every Parquet file of lake and plans can be read")
+    number = 1 + sum(1 for _ in damaged)
+    is_plan = home.plans in first.parents
+    todo = "remove it and run kvledger plan for that week" if is_plan else f"remove {home.lake} and ingest again"
+    return fail("files", f"{number} damaged, the first {first}", todo)
+
+
+def _warehouse(home: Home) -> Check:
+    import duckdb
+
+    if not home.warehouse.exists():
+        return ok("warehouse", "not built yet")
+    try:
+        with duckdb.connect(str(home.warehouse), read_only=True) as connection:
+            found = connection.execute("select count(*) from duckdb_tables()").fetchone()
+    except duckdb.Error as error:
+        text = str(error).partition("\n")[0]
+        return fail("warehouse", f"{home.warehouse} cannot be opened ({text})", "run kvledger build")
+    return ok("warehouse", f"{found[0] if found else 0} tables, built {_written(home.warehouse)}")
+
+
+def _reports(home: Home) -> Check:
+    weeks = sorted(home.reports.glob("week=*/review.html"))
+    if not weeks:
+        return ok("last review", "none yet")
+    return ok("last review", f"{weeks[-1].parent.name.removeprefix('week=')}, written {_written(weeks[-1])}")
+
+
+def _leftovers(home: Home, *, is_free: bool) -> Check:
+    """What a killed run left; the next run of `ingest` finishes its commit or throws it away."""
+    if not is_free:
+        return ok("staging", "in use")
+    if (home.lake / "journal.json").exists():
+        return warn("staging", "a commit was cut short", "the next run finishes it: kvledger review")
+    left = [path for name in ("runs", "commit") for path in (home.staging / name).rglob("*") if path.is_file()]
+    if left:
+        size = sum(path.stat().st_size for path in left) / MIB
+        return warn("staging", f"{size:,.1f} MiB of a run that was cut short", "the next run clears it")
+    return ok("staging", "clean")
+
+
+def _written(path: Path) -> str:
+    return datetime.fromtimestamp(os.stat(path).st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")  # noqa: PTH116
