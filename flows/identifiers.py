@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,21 +20,33 @@ TENANT_BYTES = 8
 
 
 def tenant_key(path: Path) -> bytes:
-    """The home's key, made with mode 0600 at first use; HomeError where it cannot be read or has another length."""
+    """The home's key, made with mode 0600 at first use; HomeError where it cannot be read or has another length.
+
+    Workers may ask at the same moment, and any of them may be killed: the key is whole from its first instant.
+    """
     try:
         try:
-            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
             key = path.read_bytes()
-        else:
-            key = secrets.token_bytes(KEY_BYTES)
-            with os.fdopen(handle, "wb") as file:
-                file.write(key)
+        except FileNotFoundError:
+            _make(path)
+            key = path.read_bytes()
     except OSError as error:
         raise HomeError(f"{path}: the key of tenant hashes cannot be read or made ({error.strerror})") from error
     if len(key) != KEY_BYTES:
         raise HomeError(f"{path}: holds {len(key)} bytes instead of {KEY_BYTES}; put the old key back, or start anew")
     return key
+
+
+def _make(path: Path) -> None:
+    """Put a new key at `path`, unless another process was first."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+    try:
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        aside.unlink()
 
 
 def hash_tenants(tenants: pl.Series, key: bytes) -> pl.Series:
