@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flows.damage import lake_damage_named, plan_damage_named
 from flows.dictionary import Table, dictionary
+from flows.macros import create_macros
 from flows.models import Model, of_folders
 from flows.raw_inputs import register_lake, select_known
 from flows.warehouse import Draft, drafting, publish
@@ -60,6 +61,7 @@ def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
     marts, audits = of_folders("marts"), of_folders("audits")
     with progress("building marts", len(marts) + len(audits)) as advance:
         load_plans(connection, home)
+        create_macros(connection)
         _create(connection, marts, advance)
         run_audits(connection, audits, advance)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from flows.macros import macros
 from flows.models import FOLDERS, read_header
 from flows.shipped import shipped
 
@@ -83,7 +84,7 @@ def unit_of(name: str, type_: str, units: Mapping[str, str], plain: Mapping[str,
 
 
 def markdown(tables: Iterable[Table]) -> str:
-    """DICTIONARY.md: one section a stage, one table a relation."""
+    """DICTIONARY.md: one section a stage, one table a relation; the macros of the file at the end."""
     lines = [
         "# Dictionary of the warehouse",
         "",
@@ -96,6 +97,14 @@ def markdown(tables: Iterable[Table]) -> str:
         lines += ["", f"## {STAGES[stage]}"]
         for table in members:
             lines += ["", *_section(table)]
+    lines += [
+        "",
+        "## Macros",
+        "",
+        "Kept in the warehouse file: any DuckDB that opens the file has them.",
+        "",
+        *_macro_rows(),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -103,6 +112,11 @@ def _section(table: Table) -> list[str]:
     head = [f"### {table.name}", "", f"{table.text}.", "", f"Grain: {', '.join(f'`{c}`' for c in table.grain)}", ""]
     rows = [f"| `{c.name}` | {c.type} | {c.unit} | {c.text.replace('|', '/')} |" for c in table.columns]
     return [*head, "| column | type | unit | what it says |", "|---|---|---|---|", *rows]
+
+
+def _macro_rows() -> list[str]:
+    rows = [f"| `{m.signature}` | {m.unit} | {m.text} | `{m.example}` |" for m in macros()]
+    return ["| macro | unit | what it gives | such as |", "|---|---|---|---|", *rows]
 
 
 def _table(

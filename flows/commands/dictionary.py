@@ -27,13 +27,15 @@ def dictionary(
     del home  # every command takes it; the columns are the same in every home
     from flows.dictionary import dictionary as known_tables
     from flows.dictionary import markdown as as_markdown
+    from flows.macros import macros
 
     tables = known_tables()
     if table is not None and table not in tables:
         raise DataError(f"no table '{table}' in the warehouse{nearest(table, tables)}; kvledger dictionary lists all")
     chosen = list(tables.values()) if table is None else [tables[table]]
     if json:
-        print_json({"tables": [_as_object(one) for one in chosen]})
+        known = [] if table else [{"macro": m.signature, "unit": m.unit or None, "text": m.text} for m in macros()]
+        print_json({"tables": [_as_object(one) for one in chosen], "macros": known})
     elif markdown:
         print_line(as_markdown(chosen).rstrip("\n"))
     elif table is not None:
@@ -42,6 +44,8 @@ def dictionary(
         width = max(len(one.name) for one in chosen)
         for one in chosen:
             print_line(f"{one.name.ljust(width)}  {one.text}")
+        for macro in macros():
+            print_line(f"{macro.signature}  {macro.comment}")
         print_line("kvledger dictionary TABLE says what its columns mean")
 
 

@@ -20,13 +20,17 @@ FORMATS = ("table", "csv", "json")
 TABLE_ROWS = 100
 """Rows a table shows unless `--limit` says otherwise."""
 
-SqlArgument = Annotated[str, typer.Argument(metavar="SQL", help="One SELECT; see kvledger dictionary for the tables.")]
+SqlArgument = Annotated[
+    str | None, typer.Argument(metavar="SQL", help="One SELECT; see kvledger dictionary for the tables.")
+]
+ExampleOption = Annotated[str | None, typer.Option("--example", help="A worked question of sql/examples by its name.")]
 FormatOption = Annotated[str, typer.Option("--format", help="table, csv or json.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", help="Most rows; a table shows 100 otherwise.", min=1)]
 
 
 def query(
-    sql: SqlArgument,
+    sql: SqlArgument = None,
+    example: ExampleOption = None,
     home: HomeOption = DEFAULT_HOME,
     output: FormatOption = "table",
     limit: LimitOption = None,
@@ -38,11 +42,22 @@ def query(
     chosen = "json" if json else output
     from flows.query import asked
 
-    with asked(Home(home), sql) as answer:
+    with asked(Home(home), _question(sql, example)) as answer:
         rows, is_cut = _taken(answer, limit or (TABLE_ROWS if chosen == "table" else None))
         _print(chosen, answer, rows)
     if is_cut:
         print_note(f"only the first {len(rows):,} rows are shown; --limit N shows more")
+
+
+def _question(sql: str | None, example: str | None) -> str:
+    """The SQL to ask: typed, or that of a worked question."""
+    from flows.examples import example_sql, examples
+
+    if example is not None and sql is None:
+        return example_sql(example)
+    if sql is None or example is not None:
+        raise ConfigError(f"query: give one SELECT, or one of {', '.join(examples())} as --example NAME")
+    return sql
 
 
 def _taken(answer: Answer, limit: int | None) -> tuple[list[tuple[Any, ...]], bool]:

@@ -69,6 +69,15 @@ def test_a_refused_query_is_one_line_and_exit_2(home: Path) -> None:
     assert "did you mean 'csv'?" in ran.stderr
 
 
+def test_a_worked_question_is_asked_by_its_name(home: Path) -> None:
+    ran = kvledger("query", "--example", "limit_16k", "--home", home, "--json")
+    assert json.loads(ran.stdout)["rows"][0]["week"] == "2026-W47"
+    unknown, neither = kvledger("query", "--example", "limit_16", "--home", home), kvledger("query", "--home", home)
+    assert (unknown.returncode, neither.returncode) == (2, 2)
+    assert "did you mean 'limit_16k'?" in unknown.stderr
+    assert "give one SELECT, or one of busiest_five_minutes, data_gaps" in neither.stderr
+
+
 def test_the_dictionary_lists_tables_and_explains_columns() -> None:
     assert "fct_tool_waits" in kvledger("dictionary").stdout
     one = kvledger("dictionary", "fct_tool_waits").stdout

@@ -1,0 +1,6 @@
+-- How many outputs hit a limit, and which? (by week and deployment)
+-- caller_limit: the caller's own; model_limit: prompt and output fill max_model_len; aborted: failed on the way.
+select week, deployment_id, reason, requests, share_ratio, output_total_tokens
+from dist_output_limits
+where reason <> 'none'
+order by week asc, deployment_id asc, requests desc, reason asc

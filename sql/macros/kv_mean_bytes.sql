@@ -1,0 +1,23 @@
+-- Mean KV bytes of a request while its tokens grow evenly from one count to another, not rounded to blocks
+-- unit: bytes
+-- example: select kv_mean_bytes('chat', 8192, 10240)
+-- noqa: disable=RF03,AL05
+create or replace macro kv_mean_bytes(deployment_id, from_tokens, to_tokens) as (
+    select
+        sum(held.fixed_bytes + held.bytes_per_block / held.block_tokens * if(
+            to_tokens > from_tokens,
+            (
+                least(to_tokens, held.most_tokens) ** 2 - least(from_tokens, held.most_tokens) ** 2
+                + 2 * held.most_tokens
+                * (greatest(to_tokens, held.most_tokens) - greatest(from_tokens, held.most_tokens))
+            ) / (2 * (to_tokens - from_tokens)),
+            least(from_tokens, held.most_tokens)
+        ))
+    from (
+        select
+            held_id, block_tokens, bytes_per_block, fixed_bytes,
+            coalesce(max_blocks * block_tokens, 1e15) as most_tokens
+        from dim_kv_groups as groups (held_id)
+    ) as held
+    where held.held_id = deployment_id
+)
