@@ -96,7 +96,7 @@ class Reference:
         ]
         self.engines = [Engine(settings.pool.units) for _ in range(settings.replicas)]
         self.events: list[tuple[float, int]] = []
-        self.turn_of_robin = 0
+        self.turn = 0
         self.homes: dict[int, int] = {}
         self.steps = 0
         self.spans: list[tuple[int, float, float, int, int, int]] = []  # replica, from, to, running, waiting, used
@@ -425,18 +425,22 @@ class Reference:
     def route(self, request: Request, at: float) -> int:
         settings, count = self.settings, self.settings.replicas
         loads = [self.outstanding(replica, at) for replica in range(count)]
-        least = loads.index(min(loads))
         if settings.router == Router.ROUND_ROBIN:
-            self.turn_of_robin += 1
-            return (self.turn_of_robin - 1) % count
+            self.turn += 1
+            return (self.turn - 1) % count
         if settings.router == Router.RANDOM:
             return splitmix(settings.seed, request.number) % count
-        if settings.router == Router.SESSION_AFFINITY and self.trace.session[request.number] >= 0:
-            return self.homes.setdefault(int(self.trace.session[request.number]), least)
+        session = int(self.trace.session[request.number]) if len(self.trace.session) else -1
+        if settings.router == Router.SESSION_AFFINITY and session in self.homes:
+            return self.homes[session]
+        turn = 0 if settings.caching == Caching.OFF else self.turn
+        least = min(range(count), key=lambda i: (loads[i], (i - turn) % count))
+        self.turn = least + 1
+        if settings.router == Router.SESSION_AFFINITY and session >= 0:
+            self.homes[session] = least
         if settings.router == Router.PREFIX_AFFINITY and settings.caching != Caching.OFF:
             hits = [self.found(engine, request, request.prompt)[0] for engine in self.engines]
-            order = sorted(range(count), key=lambda i: (-hits[i], loads[i], i))
-            best = order[0]
+            best = min(range(count), key=lambda i: (-hits[i], loads[i], i != least, i))
             return best if loads[best] <= loads[least] + settings.affinity_slack_requests else least
         return least
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.prefix import found
+from transforms.planner.kernel.prefix import OFF, found
 from transforms.planner.kernel.step import advance
 from transforms.planner.kernel.tables import replica_at, whole_at
 
@@ -30,12 +30,15 @@ def outstanding(replica, at):
 
 @inner
 def least(s, at):
-    """Replica with the fewest requests, the first of equals."""
-    best, fewest = 0, outstanding(replica_at(s.replicas, 0), at)
-    for number in range(1, s.replica_count):
+    """Replica with the fewest requests: the first of equals, or the next in turn where they have caches to fill."""
+    start = s.next_replica if s.caching != OFF else 0
+    best, fewest = start, outstanding(replica_at(s.replicas, start), at)
+    for further in range(1, s.replica_count):
+        number = (start + further) % s.replica_count
         count = outstanding(replica_at(s.replicas, number), at)
         if count < fewest:
             best, fewest = number, count
+    s.next_replica = (best + 1) % s.replica_count
     return best
 
 
@@ -48,7 +51,7 @@ def longest_prefix(s, request, at):
     for number in range(s.replica_count):
         tokens, _, _ = found(s, number, request, whole_at(s.prompts, request).v)
         own = outstanding(replica_at(s.replicas, number), at)
-        if tokens > most or (tokens == most and own < count):
+        if tokens > most or (tokens == most and (own < count or (own == count and number == fewest))):
             best, most, count = number, tokens, own
     return best if count <= limit else fewest
 
@@ -71,7 +74,7 @@ def route(s, request, at):
     else:
         for each in range(s.replica_count):
             advance(s, each, at)
-        if s.router == PREFIX_AFFINITY and s.caching:
+        if s.router == PREFIX_AFFINITY and s.caching != OFF:
             return longest_prefix(s, request, at)
         number = least(s, at)
         if s.router == SESSION_AFFINITY and whole_at(s.sessions, request).v >= 0:
