@@ -31,19 +31,32 @@ def scaled(trace: ReplayTrace, factor: float, mode: str = "sessions", seed: int 
     if mode == "compress":
         columns = replace(trace.columns, arrived_s=trace.columns.arrived_s / factor)
         return replace(trace, columns=columns)
+    rows, copy, arrived_s = copies_of(trace.columns.arrived_s, trace.unit, factor, seed)
+    return _in_order(trace, rows, copy, arrived_s)
+
+
+def copies_of(
+    arrived_s: NDArray[np.float64], unit: NDArray[np.int64], factor: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """(row, number of its copy, arrival) of each request at `factor` times the sessions `unit`, in order of arrival.
+
+    InputError where no session is left.
+    """
     random = np.random.default_rng(seed)
-    units, numbers = np.unique(trace.unit, return_inverse=True)
+    units, numbers = np.unique(unit, return_inverse=True)
     copies = np.floor(factor).astype(np.int64) + (random.random(len(units)) < factor % 1)
     rows, copy = _repeated(copies[numbers])
     if len(rows) == 0:
         raise InputError(f"rate_scale = {factor}: no session of {len(units):,} is left; take a larger one")
-    shifts_s = random.uniform(-1, 1, (len(units), int(copies.max()))) * min(SHIFT_S, trace.span_s / 2)
+    span_s = float(arrived_s[-1] - arrived_s[0])
+    shifts_s = random.uniform(-1, 1, (len(units), int(copies.max()))) * min(SHIFT_S, span_s / 2)
     shifts_s[:, 0] = 0.0
-    first_s = _first_s(trace.columns.arrived_s, numbers, len(units))
-    moved_s = (first_s[numbers[rows]] + shifts_s[numbers[rows], copy]) % max(trace.span_s, 1e-9)
+    first_s = _first_s(arrived_s, numbers, len(units))
+    moved_s = (first_s[numbers[rows]] + shifts_s[numbers[rows], copy]) % max(span_s, 1e-9)
     moved_s = np.where(copy == 0, first_s[numbers[rows]], moved_s)
-    arrived_s = trace.columns.arrived_s[rows] - first_s[numbers[rows]] + moved_s
-    return _in_order(trace, rows, copy, numbers[rows] * int(copies.max()) + copy, arrived_s)
+    arrived_s = arrived_s[rows] - first_s[numbers[rows]] + moved_s
+    order = np.lexsort((rows, arrived_s))
+    return rows[order], copy[order], arrived_s[order]
 
 
 def _repeated(copies: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,16 +73,11 @@ def _first_s(arrived_s: NDArray[np.float64], numbers: NDArray[np.int64], units: 
 
 
 def _in_order(
-    trace: ReplayTrace,
-    rows: NDArray[np.int64],
-    copy: NDArray[np.int64],
-    unit: NDArray[np.int64],
-    arrived_s: NDArray[np.float64],
+    trace: ReplayTrace, rows: NDArray[np.int64], copy: NDArray[np.int64], arrived_s: NDArray[np.float64]
 ) -> ReplayTrace:
-    """The chosen rows by arrival, causes and sessions those of the same copy."""
-    order = np.lexsort((rows, arrived_s))
-    rows, copy, unit, arrived_s = rows[order], copy[order], unit[order], arrived_s[order]
-    columns = _taken(trace.columns, rows)
+    """The chosen rows, causes and sessions those of the same copy."""
+    unit = np.unique(trace.unit, return_inverse=True)[1][rows] * (int(copy.max()) + 1) + copy
+    columns = taken(trace.columns, rows)
     each = int(copy.max()) + 1
     if len(columns.parent):
         place = np.full((trace.columns.rows, each), -1, dtype=np.int32)
@@ -97,7 +105,7 @@ def _own_blocks(trace: ReplayTrace, ids: NDArray[np.int32], copy: NDArray[np.int
     return np.unique(named, return_inverse=True)[1].astype(np.int32)
 
 
-def _taken(columns: TraceColumns, rows: NDArray[np.int64]) -> TraceColumns:
+def taken(columns: TraceColumns, rows: NDArray[np.int64]) -> TraceColumns:
     """Columns of the chosen rows; absent ones stay absent, prefix blocks are those of the original."""
     plain = {
         name: value[rows]

@@ -1,0 +1,52 @@
+"""GPUs that the traffic of a scenario needs: the three demands of the plan, the largest one, spare replicas, cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transforms.planner.residency.occupancy import request_residency, total_block_bytes
+from transforms.planner.residency.pace import slo_pace
+from transforms.planner.residency.timeline import accepted, slo_timeline
+from transforms.planner.residency.traffic import windows_of
+from transforms.planner.sizing.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
+from transforms.planner.sizing.gpus import NO_DEMAND, binding, fleet_for, gpus_of
+
+if TYPE_CHECKING:
+    from transforms.planner.sizing.plan_replicas import Site
+    from transforms.workload import Workload
+
+
+def needed_fleet(workload: Workload, site: Site) -> dict[str, Any]:
+    """Columns of plan_scenarios on the fleet that `workload` needs at the objectives of `site`."""
+    replica = site.replica
+    if not (accepted(workload, replica) & ~workload.is_carried).any():
+        return _fleet(site, NO_DEMAND, gpus_of(site.now_replicas, site.terms))
+    pace = slo_pace(replica)
+    slo = slo_timeline(workload, replica, pace)
+    kv = week_peak(total_block_bytes(request_residency(slo, replica)))
+    latency = latency_demand(windows_of(workload, replica), replica)
+    demands: dict[str, float | None] = {
+        "kv": float(kv_demand(kv.value, replica, site.headroom_ratio)),
+        "compute": float(compute_demand(week_peak(compute_work(slo, replica, pace)).value, site.headroom_ratio)),
+        "latency": None if latency.replicas is None else float(latency.replicas),
+    }
+    count = fleet_for([value for value in demands.values() if value is not None], site.terms)
+    return {
+        **_fleet(site, binding(demands), count.gpus),
+        "needed_replicas": count.replicas,
+        "residency_peak_bytes": kv.value,
+        "is_slo_reachable": latency.replicas is not None,
+        "slo_floor_text": latency.floor_text(replica),
+    }
+
+
+def _fleet(site: Site, bound: str, gpus: int) -> dict[str, Any]:
+    price = None if site.price is None else site.price.usd_per_hour
+    now_gpus = gpus_of(site.now_replicas, site.terms)
+    return {
+        "binding_demand": bound,
+        "needed_gpus": gpus,
+        "fleet_gpus": now_gpus,
+        "cost_usd_per_hour": None if price is None else gpus * price,
+        "fleet_cost_usd_per_hour": None if price is None else now_gpus * price,
+    }

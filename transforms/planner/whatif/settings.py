@@ -1,0 +1,171 @@
+"""What a scenario may set: every key of the engine, objective, planning, replay and refusals, in one list.
+
+The list is made of the dataclasses that hold the settings, so a new option of the engine or the replay is one here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from transforms.errors import ConfigError, nearest
+from transforms.fleet import Deployment, Engine, Planning, Slo
+from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, Limit
+from transforms.planner.replay.replay_options import ReplayOptions, check_options
+from transforms.planner.whatif.context_limit import REJECTED_TURNS, REQUESTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NUMBERS = (int, float)
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """What a scenario says of refused turns, beside the replay's own options."""
+
+    requested_output: str | None = None
+    """reject, clamp or ignore; None: as the log shows it (reject, unless it has served what would be refused)."""
+    rejected_turn: str = "abort"
+    compact_ratio: float = 0.5
+
+
+_LEFT_TO_OTHERS: Mapping[type, tuple[str, ...]] = {
+    Deployment: ("name", "serves", "calibration", "engine", "slo", "given"),
+    Planning: ("timezone",),
+    ReplayOptions: ("replicas", "kv_blocks", "requested_output", "ttft_p95_s", "tpot_p95_s", "failure_ends_session"),
+}
+"""Fields that are no setting of a scenario: the fleet file, the engine, the objective or `Refusals` have them."""
+
+KINDS: tuple[type, ...] = (Engine, Deployment, Slo, Planning, Refusals, ReplayOptions)
+
+_LIMITS: Mapping[str, Limit] = {
+    **ENGINE,
+    **DEPLOYMENT,
+    **SLO,
+    **PLANNING,
+    "replicas": Limit(1, 1_000_000, "replicas"),
+    "compact_ratio": Limit(0, 1, "of max_model_len", is_above=True),
+    "rate_scale": Limit(0, 1000, "times the arrivals", is_above=True),
+}
+_WORDS = {"requested_output": REQUESTED, "rejected_turn": REJECTED_TURNS}
+
+
+def known_settings() -> dict[str, type]:
+    """Key -> the dataclass whose field it is, in the order of `KINDS`."""
+    found: dict[str, type] = {}
+    for kind in KINDS:
+        for f in fields(kind):
+            if f.name not in _LEFT_TO_OTHERS.get(kind, ()):
+                found.setdefault(f.name, kind)
+    return found
+
+
+def parse_setting(key: str, text: str, where: str) -> Any:
+    """Value of setting `key` from its text as TOML has it; ConfigError names the nearest key or what it must be."""
+    return check_setting(key, _read(text), where)
+
+
+def check_setting(key: str, value: Any, where: str) -> Any:
+    """`value` as setting `key` has it; ConfigError where there is no such key, or it cannot have that value."""
+    known = known_settings()
+    if key not in known:
+        raise ConfigError(f"{where}: unknown setting '{key}'{nearest(key, known)} (known: {', '.join(sorted(known))})")
+    kind = kind_of(key)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is str and not isinstance(value, str):
+        value = str(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        words = {int: "a whole number", float: "a number", bool: "true or false"}
+        raise ConfigError(f"{where}: {key} = {value} must be {words[kind]}")
+    _check_value(key, value, where)
+    return value
+
+
+def kind_of(key: str) -> type:
+    """Type of setting `key`: int, float, bool or str."""
+    hint = get_type_hints(known_settings()[key])[key]
+    return next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))  # type: ignore[no-any-return]
+
+
+def _check_value(key: str, value: Any, where: str) -> None:
+    limit = _LIMITS.get(key)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: {key} = {value} must be a finite number")
+    if limit is not None and not limit.allows(value):
+        raise ConfigError(f"{where}: {key} = {value} must be {limit.words}")
+    if key in _WORDS and value not in _WORDS[key]:
+        raise ConfigError(
+            f"{where}: {key} = '{value}' must be one of {', '.join(_WORDS[key])}{nearest(value, _WORDS[key])}"
+        )
+    kind = known_settings()[key]
+    try:
+        if kind is ReplayOptions:
+            check_options(replace(ReplayOptions(), **{key: value}))
+        if kind is Slo:
+            Slo(**{key: value}).window_s  # noqa: B018 - asked for its error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _read(text: str) -> Any:
+    """`text` as a number or a truth value where it is one, else as text without its quotes."""
+    if text in {"true", "false"}:
+        return text == "true"
+    plain = text.replace("_", "")
+    try:
+        return int(plain)
+    except ValueError:
+        pass
+    try:
+        return float(plain)
+    except ValueError:
+        return text.strip("\"'")
+
+
+DEFAULT_ROUTER = "session_affinity"
+"""Turns of a session go where its prefix is cached, which is what gateways in front of prefix caches do."""
+
+LAYOUT = {
+    "gpu", "model", "name", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
+}  # fmt: skip
+"""Settings whose change takes a deployment out of what its own calibration holds for: the catalog's is used then."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One deployment under a scenario: what the planner and the replay are asked with."""
+
+    deployment: Deployment
+    planning: Planning
+    options: ReplayOptions
+    refusals: Refusals
+
+
+def changed(deployment: Deployment, planning: Planning, settings: Mapping[str, Any]) -> Changed:
+    """`deployment` and `planning` with `settings` (checked) laid over them; without any: today."""
+    known = known_settings()
+    values: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for key, value in settings.items():
+        values[known[key]][key] = value
+    given = {f"engine.{key}" for key in values[Engine]} | {f"slo.{key}" for key in values[Slo]}
+    is_other = not LAYOUT.isdisjoint(settings)
+    laid = replace(
+        deployment,
+        **values[Deployment],
+        calibration=None if is_other else deployment.calibration,
+        engine=replace(deployment.engine, **values[Engine]),
+        slo=replace(deployment.slo, **values[Slo]),
+        given=deployment.given | given | set(values[Deployment]),
+    )
+    usual = ReplayOptions(
+        replicas=max(1, laid.replicas),
+        router=DEFAULT_ROUTER,
+        requested_output="ignore",  # the limits have been applied before the replay sees the traffic
+        ttft_p95_s=laid.slo.ttft_p95_s,
+        tpot_p95_s=laid.slo.tpot_p95_s,
+    )
+    options = replace(usual, **values[ReplayOptions])
+    return Changed(laid, replace(planning, **values[Planning]), options, Refusals(**values[Refusals]))
