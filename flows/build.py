@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flows.damage import lake_damage_named, plan_damage_named
-from flows.dictionary import Table, dictionary
+from flows.dictionary import dictionary
+from flows.facts_id import FactsDue, facts_due
+from flows.lake_days import REQUESTS, Span
 from flows.macros import create_macros
 from flows.models import Model, of_folders
-from flows.raw_inputs import register_lake, select_known
+from flows.raw_inputs import lake_paths, open_lake, register_lake, register_requests, select_known
+from flows.renewal import register_touched, renew
+from flows.tables import columns, comment, create_tables
 from flows.warehouse import Draft, drafting, publish
 from transforms.errors import DataError
 
@@ -22,15 +26,18 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from flows.home import Home
     from flows.progress import Advance, Progress
+    from flows.renewal import Renewed
 
 SHOWN_ROWS = 3
 """Offending rows that a failed audit shows."""
+EVERY_DAY = Span()
 
 
-def build(home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress) -> Path:
-    """Path of the published warehouse, built anew from the lake of `home`; plans are taken over as they are."""
-    with drafting(home) as draft:
-        build_facts(draft, home, fleet, catalog, progress)
+def build(home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress, span: Span = EVERY_DAY) -> Path:
+    """Path of the published warehouse, brought up to date with the lake of `home`; plans are taken over as they are."""
+    due = facts_due(home, fleet, catalog, span)
+    with drafting(home, copy_published=due.stale is not None) as draft:
+        build_facts(draft, home, fleet, catalog, progress, due)
         build_marts(draft, home, progress)
         return publish(draft)
 
@@ -42,17 +49,29 @@ def rebuild_marts(home: Home, progress: Progress) -> Path:
         return publish(draft)
 
 
-def build_facts(draft: Draft, home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress) -> None:
-    """Put staging, dimensions, facts and distributions into `draft`; DataError where the lake is empty."""
+def build_facts(  # noqa: PLR0917 - the arguments of every stage, and the draft
+    draft: Draft, home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress, due: FactsDue
+) -> Renewed | None:
+    """Put staging, dimensions, facts and distributions into `draft`, as `due` says; what was renewed, None if all was.
+
+    DataError where the lake is empty.
+    """
     from flows.deployments import register_fleet
 
-    connection = draft.connection
-    with lake_damage_named(home):
+    connection, stale = draft.connection, due.stale
+    found = of_folders("staging", "core", "distributions")
+    with lake_damage_named(home), progress("building facts", len(found)) as advance:
+        open_lake(home)
         register_lake(connection, home)
-        register_fleet(connection, home, fleet, catalog)
-        found = of_folders("staging", "core", "distributions")
-        with progress("building facts", len(found)) as advance:
-            _create(connection, found, advance)
+        if stale is None:
+            paths, wanted = lake_paths(home), (day.arrival_date for day in due.days if day.lake_part == REQUESTS)
+            register_requests(connection, [path for day in wanted for path in paths[day]])
+            register_fleet(connection, fleet, catalog, due.days, due.facts_id)
+            create_tables(connection, found, advance)
+            return None
+        days = register_touched(connection, home, stale)
+        register_fleet(connection, fleet, catalog, due.days, due.facts_id)
+        return renew(connection, found, days, stale, advance)
 
 
 def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
@@ -62,7 +81,7 @@ def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
     with progress("building marts", len(marts) + len(audits)) as advance:
         load_plans(connection, home)
         create_macros(connection)
-        _create(connection, marts, advance)
+        create_tables(connection, marts, advance)
         run_audits(connection, audits, advance)
 
 
@@ -71,13 +90,13 @@ def load_plans(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     for name, table in dictionary().items():
         if not name.startswith("plan_"):
             continue
-        connection.execute(f"create or replace table {name} ({_columns(table)})")
+        connection.execute(f"create or replace table {name} ({columns(table)})")
         paths = sorted(home.plans.glob(f"week=*/{name}.parquet"))
         if paths:
             with plan_damage_named(home):
                 body = select_known(connection, table.types, paths)
                 connection.execute(f"insert into {name} {body} order by {', '.join(table.grain)}")
-        _comment(connection, table)
+        comment(connection, table)
 
 
 def run_audits(connection: duckdb.DuckDBPyConnection, audits: Sequence[Model], advance: Advance) -> None:
@@ -92,28 +111,3 @@ def run_audits(connection: duckdb.DuckDBPyConnection, audits: Sequence[Model], a
                 f"{shown}"
             )
         advance()
-
-
-def _create(connection: duckdb.DuckDBPyConnection, found: Sequence[Model], advance: Advance) -> None:
-    tables = dictionary()
-    for model in found:
-        table = tables[model.name]
-        typed = ", ".join(f"cast({c.name} as {c.type}) as {c.name}" for c in table.columns)
-        connection.execute(f"create or replace table {model.name} as select {typed} from ({model.sql})")  # noqa: S608
-        _comment(connection, table)
-        advance()
-
-
-def _comment(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    text = f"{table.text}. Grain: {', '.join(table.grain)}"
-    statements = [f"comment on table {table.name} is {_quoted(text)}"]
-    statements += [f"comment on column {table.name}.{c.name} is {_quoted(c.comment)}" for c in table.columns]
-    connection.execute(f"begin; {'; '.join(statements)}; commit")
-
-
-def _columns(table: Table) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in table.columns)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from flows.facts_id import FACTS_ID, facts_id
-from flows.raw_inputs import HOURS, SERVES, hours_of_week, lake_days, register_frame
+from flows.facts_id import FACTS_ID, MADE_OF, RECIPE, recipe_text
+from flows.lake_days import LAKE_DAYS
+from flows.lake_days import REQUESTS as REQUEST_DAYS
+from flows.raw_inputs import HOURS, SERVES, hours_of_week, register_frame
 from flows.warehouse import WAREHOUSE_VERSION
 from transforms.errors import ConfigError, KvledgerError
 from transforms.fleet import Deployment, Fleet, deployment_of
@@ -18,14 +20,14 @@ from transforms.planner.memory.kv_on_gpu import kv_on_gpu
 from transforms.planner.model.model_shape import model_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
 
     from flows.catalog import Catalog
     from flows.fleet import LoadedFleet
-    from flows.home import Home
+    from flows.lake_days import LakeDay
     from transforms.catalog import CatalogModel, Gpu
     from transforms.planner.memory.budget import MemoryBudget
     from transforms.planner.memory.kv_account import KvAccount
@@ -113,17 +115,24 @@ def place(deployment: Deployment, fleet: LoadedFleet, catalog: Catalog) -> Place
         raise type(error)(f"{fleet.path}: deployment '{deployment.name}': {error}") from error
 
 
-def register_fleet(connection: duckdb.DuckDBPyConnection, home: Home, fleet: LoadedFleet, catalog: Catalog) -> None:
-    """Make raw_deployments, _kv_groups, _memory, _serves, _settings and _hours of `fleet` (after raw_requests)."""
+def register_fleet(
+    connection: duckdb.DuckDBPyConnection, fleet: LoadedFleet, catalog: Catalog, days: Sequence[LakeDay], facts: str
+) -> None:
+    """Make raw_deployments, _kv_groups, _memory, _serves, _settings and _hours of `fleet` (after raw_requests).
+
+    `days` are those the facts are made of, as raw_lake_days; `facts` is their facts_id.
+    """
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
     models = [row[0] for row in connection.execute("select distinct model from raw_requests").fetchall()]
     register_frame(connection, "raw_deployments", DEPLOYMENTS, map(deployment_row, placed))
     register_frame(connection, "raw_kv_groups", KV_GROUPS, (row for one in placed for row in kv_group_rows(one)))
     register_frame(connection, "raw_memory", MEMORY, (row for one in placed for row in memory_rows(one)))
     register_frame(connection, "raw_serves", SERVES, _serves(models, fleet))
-    settings = settings_rows(fleet.fleet, fleet.path, facts_id(home, fleet, catalog))
+    settings = settings_rows(fleet.fleet, fleet.path, {FACTS_ID: facts, RECIPE: recipe_text(fleet, catalog)})
     register_frame(connection, "raw_settings", SETTINGS, settings)
-    register_frame(connection, "raw_hours", HOURS, hours_of_week(lake_days(home), fleet.fleet.planning.timezone))
+    register_frame(connection, "raw_lake_days", LAKE_DAYS, map(astuple, days))
+    arrivals = sorted({day.arrival_date for day in days if day.lake_part == REQUEST_DAYS})
+    register_frame(connection, "raw_hours", HOURS, hours_of_week(arrivals, fleet.fleet.planning.timezone))
 
 
 def deployment_row(placed: Placed) -> dict[str, Any]:
@@ -205,8 +214,8 @@ def _serves(models: Iterable[str | None], fleet: LoadedFleet) -> list[tuple[str 
         raise ConfigError(f"{fleet.path}: {error}") from error
 
 
-def settings_rows(fleet: Fleet, path: Path, facts: str) -> list[dict[str, str]]:
-    """Rows of raw_settings: `[planning]`, privacy, and the versions that made the warehouse."""
+def settings_rows(fleet: Fleet, path: Path, made_of: Mapping[str, str]) -> list[dict[str, str]]:
+    """Rows of raw_settings: `[planning]`, privacy, the versions that made the warehouse and what it is `made_of`."""
     planning, source = fleet.planning, path.name
     settings = [
         ("headroom_ratio", f"{planning.headroom_ratio:g}", "ratio", source),
@@ -220,7 +229,7 @@ def settings_rows(fleet: Fleet, path: Path, facts: str) -> list[dict[str, str]]:
         ("kvledger_version", version("kvledger"), "", "installed package"),
         ("duckdb_version", version("duckdb"), "", "installed package"),
         ("warehouse_version", str(WAREHOUSE_VERSION), "", "installed package"),
-        (FACTS_ID, facts, "", "sha256 of lake, fleet file, catalog, SQL and code"),
+        *((name, value, "", MADE_OF[name]) for name, value in made_of.items()),
     ]
     rows = [(*row, "assumed") for row in settings] + [(*row, "measured") for row in versions]
     return [

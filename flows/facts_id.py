@@ -1,36 +1,94 @@
-"""What the facts of a warehouse were made of, as one hash: equal hash, equal facts, so they need not be built again."""
+"""What the facts of a warehouse were made of: whether they are current, can be brought up to date, or not even that."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.lake import manifest_path
+from flows.lake_days import REQUESTS, Span, days_after, held_days, is_most, lake_days, stale_days
+from flows.log import LOGGER
+from flows.raw_inputs import open_lake
 from flows.shipped import shipped
 from flows.warehouse import published
 from transforms.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
     from flows.catalog import Catalog
     from flows.fleet import LoadedFleet
     from flows.home import Home
+    from flows.lake_days import LakeDay, Stale
 
-FACTS_ID = "facts_id"
+    Days = Mapping[tuple[str, date], LakeDay]
+
+FACTS_ID, RECIPE = "facts_id", "recipe"
+PARTIAL = "partial"
+"""facts_id of a warehouse that lacks some days of the lake, or has them as they were: it is never current."""
+MADE_OF = {
+    FACTS_ID: "sha256 of lake, fleet file, catalog, SQL and code",
+    RECIPE: "sha256 of what turns a day of the lake into facts",
+}
 PACKAGE_FOLDERS = (Path(__file__).parent, Path(__file__).parent.parent / "transforms")
+WORDS = {
+    "fleet": "the fleet file changed",
+    "catalog": "the catalog changed",
+    "code": "kvledger was upgraded",
+    "duckdb": "DuckDB was upgraded",
+}
+"""Part of the recipe -> what to say when it differs."""
+
+
+@dataclass(frozen=True)
+class FactsDue:
+    """What a build has to do: the days its facts are of once it is done, and which of them are made again."""
+
+    days: tuple[LakeDay, ...]
+    stale: Stale | None
+    """None: all of `days`, and everything else, anew."""
+    facts_id: str
+
+
+def facts_due(home: Home, fleet: LoadedFleet, catalog: Catalog, span: Span, *, is_anew: bool = False) -> FactsDue:
+    """What a build of the days of `span` has to do; DataError where there is nothing to build, or not by a span.
+
+    The caller holds the home's lock.
+    """
+    open_lake(home)
+    now = lake_days(home)
+    _check_span(now, span)
+    held = None if is_anew else _held(home, fleet, catalog)
+    if held is None and home.warehouse.exists() and not span.is_all:
+        raise DataError(f"{home.warehouse} has to be built anew as a whole; run kvledger build without --from and --to")
+    stale = stale_days(now, held or {}, span)
+    if held is None or (span.is_all and is_most(now, stale)):
+        days = tuple(day for day in now.values() if day.lake_part != REQUESTS or span.holds(day.arrival_date))
+        is_whole = len(days) == len(now)
+        return FactsDue(days, None, facts_id(home, fleet, catalog) if is_whole else PARTIAL)
+    after = tuple(days_after(now, held, stale))
+    return FactsDue(after, stale, PARTIAL if stale.left else facts_id(home, fleet, catalog))
 
 
 def facts_id(home: Home, fleet: LoadedFleet, catalog: Catalog) -> str:
-    """First 16 hex digits of sha256 over lake manifest, fleet file, catalog entries, SQL, code and DuckDB's version."""
-    deployments = fleet.fleet.deployments
+    """First 16 hex digits of sha256 over the lake's manifest and the recipe: equal, if the facts are."""
     manifest = manifest_path(home)
     digest = hashlib.sha256(manifest.read_bytes() if manifest.is_file() else b"")
-    entries = catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base)
-    for part in (fleet.sha256, entries, version("duckdb"), code_sha256()):
-        digest.update(part.encode() + b"\0")
+    digest.update(recipe_text(fleet, catalog).encode())
     return digest.hexdigest()[:16]
+
+
+def recipe_text(fleet: LoadedFleet, catalog: Catalog) -> str:
+    """What turns the lake into facts: fleet file, catalog entries, SQL and code, DuckDB; facts of one recipe fit."""
+    deployments = fleet.fleet.deployments
+    entries = catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base)
+    parts = {"fleet": fleet.sha256[:16], "catalog": entries[:16], "code": code_sha256()[:16]}
+    return ", ".join(f"{name} {value}" for name, value in {**parts, "duckdb": version("duckdb")}.items())
 
 
 def has_current_facts(home: Home, fleet: LoadedFleet, catalog: Catalog) -> bool:
@@ -41,6 +99,41 @@ def has_current_facts(home: Home, fleet: LoadedFleet, catalog: Catalog) -> bool:
     except DataError:
         return False
     return rows == [(facts_id(home, fleet, catalog),)]
+
+
+def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> Days | None:
+    """The days of the published warehouse, or None where its facts cannot be brought up to date, which is said."""
+    if not home.warehouse.exists():
+        return None
+    try:
+        with published(home) as connection:
+            rows = connection.execute("select value_text from dim_settings where name = ?", [RECIPE]).fetchall()
+            differing = _differing(str(rows[0][0]) if rows else "", recipe_text(fleet, catalog))
+            if not differing:
+                return held_days(connection)
+    except DataError as error:
+        LOGGER.warning("the warehouse is built anew from the lake: %s", error)
+        return None
+    said = LOGGER.warning if {"code", "duckdb"} & set(differing) else LOGGER.info
+    said("the warehouse is built anew from the lake: %s", " and ".join(WORDS[part] for part in differing))
+    return None
+
+
+def _differing(held: str, now: str) -> list[str]:
+    """Parts of the recipe that differ; a warehouse without a recipe is one of older code."""
+    if not held:
+        return ["code"]
+    before = dict(part.split(" ", 1) for part in held.split(", "))
+    return [name for name, value in (part.split(" ", 1) for part in now.split(", ")) if before.get(name) != value]
+
+
+def _check_span(now: Days, span: Span) -> None:
+    days = sorted(day for part, day in now if part == REQUESTS)
+    if not any(span.holds(day) for day in days):
+        raise DataError(
+            f"the lake has no requests from {span.first or 'its start'} to {span.last or 'its end'}; "
+            f"it has days from {days[0]} to {days[-1]}"
+        )
 
 
 @cache

@@ -15,7 +15,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from flows.shipped import shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 FOLDERS = ("staging", "core", "distributions", "marts", "audits")
@@ -24,12 +24,16 @@ FOLDERS = ("staging", "core", "distributions", "marts", "audits")
 OUTSIDE = ("raw_", "plan_")
 """Prefixes of relations that no model makes: the inputs of a build and the planner's tables."""
 
-_HEADER = re.compile(r"\A-- (?P<text>.+)\n-- grain: (?P<grain>.+)\n")
+_HEADER = re.compile(r"\A-- (?P<text>.+)\n-- grain: (?P<grain>.+)\n(?:-- incremental: (?P<incremental>.+)\n)?")
+
+INCREMENTAL = ("", "session", "week")
+"""How a model is brought up to date, by a third line of its header: whole where it has none; `session`: a row follows
+from the rows of its request and its session alone; `week`: a row follows from rows of its own week alone."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """One SELECT: its name (the relation), folder, header, text, and the relations it reads."""
+    """One SELECT: its name (the relation), folder, header, text, the relations it reads, and how it is renewed."""
 
     name: str
     folder: str
@@ -37,6 +41,7 @@ class Model:
     grain: tuple[str, ...]
     sql: str
     reads: frozenset[str]
+    incremental: str = ""
 
 
 @cache
@@ -50,7 +55,11 @@ def read_model(path: Path) -> Model:
     """The model in the file at `path`; ValueError where it is not one SELECT under a header of two lines."""
     sql = path.read_text(encoding="utf-8")
     text, grain = read_header(path)
-    return Model(path.stem, path.parent.name, text, grain, sql, tables_read(sql, path.name))
+    found = _HEADER.match(sql)
+    incremental = (found and found["incremental"]) or ""
+    if incremental not in INCREMENTAL:
+        raise ValueError(f"{path.name}: incremental must be session or week, not {incremental}")
+    return Model(path.stem, path.parent.name, text, grain, sql, tables_read(sql, path.name), incremental)
 
 
 def read_header(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -77,6 +86,7 @@ def tables_read(sql: str, where: str) -> frozenset[str]:
 def ordered(found: Sequence[Model]) -> list[Model]:
     """`found` with each model after the ones it reads; ValueError on a cycle or a relation nobody makes."""
     by_name = {model.name: model for model in found}
+    _check_incremental(by_name)
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for model in found:
         unknown = sorted(name for name in model.reads - by_name.keys() if not name.startswith(OUTSIDE))
@@ -84,6 +94,16 @@ def ordered(found: Sequence[Model]) -> list[Model]:
             raise ValueError(f"{model.name} reads {', '.join(unknown)}, which no model makes")
         sorter.add(model.name, *(model.reads & by_name.keys()))
     return [by_name[name] for name in _stable(sorter)]
+
+
+def _check_incremental(by_name: Mapping[str, Model]) -> None:
+    """ValueError where a model by session reads more than such models and raw rows, or one by week has no week."""
+    for model in by_name.values():
+        others = sorted(read for read in model.reads & by_name.keys() if by_name[read].incremental != "session")
+        if model.incremental == "session" and others:
+            raise ValueError(f"{model.name} is incremental by session and reads {others[0]}, which is not")
+        if model.incremental == "week" and "week" not in model.grain:
+            raise ValueError(f"{model.name} is incremental by week, which is not in its grain")
 
 
 def _stable(sorter: TopologicalSorter[str]) -> Iterable[str]:

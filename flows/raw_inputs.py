@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from flows.lake import settle
+from flows.lake import request_days, requests_paths, settle
 from flows.schema import check_schema
 from transforms.canonical import SCHEMA
 from transforms.errors import DataError
@@ -59,19 +59,41 @@ REQUESTS: Mapping[str, str] = {name: _DUCKDB_TYPES[dtype] for name, dtype in SCH
 """Columns of the lake with their DuckDB types."""
 
 
-def register_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
-    """Make raw_requests, raw_rejects and raw_files over the lake of `home`; DataError where nothing was ingested.
+def open_lake(home: Home) -> None:
+    """Nothing, once the lake of `home` can be read; DataError where nothing was ingested.
 
     The caller holds the home's lock: a commit of the lake that was cut short is finished first.
     """
     settle(home)
     check_schema(home)
-    requests = sorted(home.lake.glob("requests/date=*/*.parquet"))
-    if not requests:
+    if not lake_paths(home):
         raise DataError(f"the lake of {home.root} holds no requests; run kvledger ingest or kvledger review first")
-    _parquet_view(connection, "raw_requests", REQUESTS, requests)
+
+
+def register_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Make raw_rejects and raw_files over the whole lake of `home`."""
     _parquet_view(connection, "raw_rejects", REJECTS, sorted(home.lake.glob("rejects/date=*/*.parquet")), hive=True)
     _parquet_view(connection, "raw_files", FILES, sorted(home.lake.glob("manifest/files.parquet")))
+
+
+def register_requests(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], *, where: str = "") -> None:
+    """Make raw_requests over the lake's Parquet files at `paths`: the rows where `where`, which may name the `date`."""
+    if where:
+        body = f"select * exclude (date) from ({requests_of(connection, paths, (*REQUESTS, 'date'))}) where {where}"  # noqa: S608
+        connection.execute(f"create or replace temp view raw_requests as {body}")
+    else:
+        _parquet_view(connection, "raw_requests", REQUESTS, paths)
+
+
+def requests_of(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], names: Sequence[str]) -> str:
+    """SELECT of the columns `names` from the lake's Parquet files at `paths`; `date` is the day of the folder."""
+    types = {**REQUESTS, "date": "date"}
+    return select_known(connection, {name: types[name] for name in names}, paths, hive=True)
+
+
+def lake_paths(home: Home) -> dict[date, list[Path]]:
+    """Parquet files of the lake's requests by UTC day, in order."""
+    return {date.fromisoformat(day): requests_paths(home, day) for day in request_days(home)}
 
 
 def register_frame(
@@ -95,11 +117,6 @@ def hours_of_week(days: Sequence[date], timezone: str) -> list[tuple[datetime, i
             local = at.astimezone(zone)
             quarters.append((at.replace(tzinfo=None), 24 * local.weekday() + local.hour))
     return quarters
-
-
-def lake_days(home: Home) -> list[date]:
-    """UTC days that the lake holds requests of, from the names of its folders."""
-    return [date.fromisoformat(path.name.removeprefix("date=")) for path in sorted(home.lake.glob("requests/date=*"))]
 
 
 def parquet_columns(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], *, hive: bool = False) -> set[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flows.build import build_facts, build_marts
+from flows.build import EVERY_DAY, build_facts, build_marts
 from flows.catalog import load_catalog
 from flows.deployments import place
-from flows.facts_id import has_current_facts
+from flows.facts_id import facts_due, has_current_facts
 from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
 from flows.plan import plan_week, published_plan, site_of
@@ -61,9 +61,10 @@ def _publish_week(
     stages: Stages, home: Home, loaded: LoadedFleet, catalog: Catalog, week: str | None, *, is_current: bool
 ) -> str:
     """The week that was planned, in a warehouse published with its facts, plan and marts."""
-    with drafting(home, copy_published=is_current) as draft:
-        if not is_current:
-            stages.run("facts", build_facts, draft, home, loaded, catalog, progress)
+    due = None if is_current else facts_due(home, loaded, catalog, EVERY_DAY)
+    with drafting(home, copy_published=due is None or due.stale is not None) as draft:
+        if due is not None:
+            stages.run("facts", build_facts, draft, home, loaded, catalog, progress, due)
         chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
         stages.run("marts", build_marts, draft, home, progress)
         stages.run("publish", publish, draft)

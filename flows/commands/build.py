@@ -1,8 +1,11 @@
-"""`kvledger build`: the warehouse anew from the lake; plans are taken over as they are."""
+"""`kvledger build`: the warehouse brought up to date with the lake, or anew; plans are taken over as they are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from flows.commands.options import (
     DEFAULT_HOME,
@@ -15,54 +18,107 @@ from flows.commands.options import (
 from flows.home import locked
 from flows.log import log_to_home
 from flows.printing import print_json, print_line
+from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flows.execution import Stages
     from flows.fleet import LoadedFleet
     from flows.home import Home
+    from flows.lake_days import Span
+    from flows.renewal import Renewed
+
+FirstOption = Annotated[
+    datetime | None,
+    typer.Option("--from", formats=["%Y-%m-%d"], metavar="DATE", help="First UTC day to build; others stay as built."),
+]
+LastOption = Annotated[
+    datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], metavar="DATE", help="Last UTC day to build.")
+]
+AnewOption = Annotated[bool, typer.Option("--anew", help="All days anew, not only those that changed.")]
 
 
 def build(
     home: HomeOption = DEFAULT_HOME,
     fleet: FleetOption = None,
+    first: FirstOption = None,
+    last: LastOption = None,
+    anew: AnewOption = False,
     wait: WaitOption = 0.0,
     no_prefect: NoPrefectOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Build the warehouse from the lake: facts, distributions, marts, audits, one publish."""
+    """Build the warehouse from the lake: only what hangs on days that changed, and all of it the first time."""
     from flows.commands.opening import open_home_and_fleet
     from flows.execution import execution
 
+    span = _span(first, last)
+    if anew and not span.is_all:
+        raise ConfigError("--anew builds all days; leave out --from and --to")
     place, loaded = open_home_and_fleet(home, fleet)
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
-        path = way.run("build", lambda stages: _build(stages, place, loaded))
-    _print(place, path, json=json)
+        renewed = way.run("build", lambda stages: _build(stages, place, loaded, span, is_anew=anew))
+    _print(place, renewed, json=json)
 
 
-def _build(stages: Stages, home: Home, fleet: LoadedFleet) -> Path:
+def _span(first: datetime | None, last: datetime | None) -> Span:
+    from flows.lake_days import Span
+
+    if first and last and first > last:
+        raise ConfigError(f"--from {first:%Y-%m-%d} is after --to {last:%Y-%m-%d}; give the earlier day first")
+    return Span(first.date() if first else None, last.date() if last else None)
+
+
+def _build(stages: Stages, home: Home, fleet: LoadedFleet, span: Span, *, is_anew: bool) -> Renewed | None:
     from flows.build import build_facts, build_marts
     from flows.catalog import load_catalog
+    from flows.facts_id import facts_due
     from flows.progress import progress
     from flows.warehouse import drafting, publish
 
-    with drafting(home) as draft:
-        stages.run("facts", build_facts, draft, home, fleet, load_catalog(home), progress)
+    catalog = load_catalog(home)
+    due = facts_due(home, fleet, catalog, span, is_anew=is_anew)
+    with drafting(home, copy_published=due.stale is not None) as draft:
+        renewed = stages.run("facts", build_facts, draft, home, fleet, catalog, progress, due)
         stages.run("marts", build_marts, draft, home, progress)
-        return stages.run("publish", publish, draft)
+        stages.run("publish", publish, draft)
+    return renewed
 
 
-def _print(home: Home, path: Path, *, json: bool) -> None:
+def _print(home: Home, renewed: Renewed | None, *, json: bool) -> None:
     from flows.query import asked
 
     with asked(home, "select week, requests from mart_coverage order by week") as answer:
         weeks = list(answer.rows)
     if json:
-        print_json({"warehouse": str(path), "weeks": [{"week": week, "requests": count} for week, count in weeks]})
+        counts = [{"week": week, "requests": count} for week, count in weeks]
+        print_json({"warehouse": str(home.warehouse), "weeks": counts, "renewed": _as_object(renewed)})
         return
     requests = sum(count for _, count in weeks)
     span = weeks[0][0] if len(weeks) == 1 else f"{len(weeks)} weeks, {weeks[0][0]} to {weeks[-1][0]}"
     print_line(f"built: {requests:,} requests in {span}")
-    print_line(f"warehouse: {path}")
+    print_line(f"renewed: {_in_words(renewed)}")
+    print_line(f"warehouse: {home.warehouse}")
+
+
+def _as_object(renewed: Renewed | None) -> dict[str, object] | None:
+    """What was renewed as JSON; None where everything was made anew."""
+    if renewed is None:
+        return None
+    return {
+        "days": [str(day) for day in renewed.days],
+        "weeks": sorted(renewed.weeks),
+        "left_days": [str(day) for day in renewed.left],
+        "written_rows": renewed.written_rows,
+    }
+
+
+def _in_words(renewed: Renewed | None) -> str:
+    if renewed is None:
+        return "all days, anew"
+    days = len(renewed.days)
+    named = f" ({renewed.days[0]} to {renewed.days[-1]})" if days > 1 else f" ({renewed.days[0]})" if days else ""
+    left = f"; {len(renewed.left):,} other days of the lake wait for a build without --from and --to"
+    rows = renewed.written_rows.get("fct_requests", 0)
+    words = f"{days:,} day{'' if days == 1 else 's'}{named}, {rows:,} requests written"
+    return words + (left if renewed.left else "")

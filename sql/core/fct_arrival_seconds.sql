@@ -1,5 +1,6 @@
 -- One row per second and deployment with an arrival: what every arrival figure is counted from.
 -- grain: week, deployment_id, second_at
+-- incremental: week
 select
     week,
     coalesce(deployment_id, '(none)') as deployment_id,

@@ -1,5 +1,6 @@
 -- One row per attempt that reached a backend and held KV there: what residency and KV·time are made of.
 -- grain: source, request_id, attempt
+-- incremental: session
 with attempts as not materialized (
     select * from stg_requests where is_backend
 ),

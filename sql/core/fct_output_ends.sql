@@ -1,5 +1,6 @@
 -- One row per week, deployment, log2 prompt bin, output length and reason for its end: answers of that kind, counted.
 -- grain: week, deployment_id, prompt_bin_low_tokens, output_tokens, reason
+-- incremental: week
 -- Why an output ended: what cut it, or 'none' where the model came to its own end.
 with answers as (
     select

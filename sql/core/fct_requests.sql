@@ -1,5 +1,6 @@
 -- One row per logical chat request, rejected ones and gateway cache hits included: what its user felt.
 -- grain: source, request_id
+-- incremental: session
 with chat as not materialized (
     select * from stg_requests where is_chat
 ),

@@ -1,5 +1,6 @@
 -- One row per session: its turns, agents, span, largest prompt and waits.
 -- grain: source, session_id
+-- incremental: session
 with parts as (
     select
         source, session_id, deployment_id, tenant,

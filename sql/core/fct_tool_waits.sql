@@ -1,5 +1,6 @@
 -- One row per gap between two requests of one agent in a session: a tool wait or the user's think time.
 -- grain: source, request_id
+-- incremental: session
 with asked as (
     select
         *,

@@ -1,9 +1,10 @@
 -- One row per week, deployment and five minutes of the week's span, quiet ones included.
 -- grain: week, deployment_id, window_started_at
+-- incremental: week
 with arrivals as (
     select
-        week, coalesce(deployment_id, '(none)') as deployment_id,
-        time_bucket(interval '5 minutes', arrived_at) as window_started_at, prompt_tokens, output_tokens
+        week, coalesce(deployment_id, '(none)') as deployment_id, prompt_tokens, output_tokens,
+        time_bucket(interval '5 minutes', arrived_at) as window_started_at
     from fct_requests
     where served_by <> 'gateway_cache'
 ),
@@ -16,9 +17,7 @@ counts as (
     group by grouping sets ((week, deployment_id, window_started_at), (week, window_started_at))
 ),
 
-deployments as (
-    select distinct week, deployment_id from counts
-),
+deployments as (select distinct week, deployment_id from counts),
 
 grid as (
     select

@@ -1,5 +1,6 @@
 -- One row per week, deployment and counting window: how many requests arrive, at most and on average, and how evenly.
 -- grain: week, deployment_id, window_s
+-- incremental: week
 with sizes as (
     select unnest([1, 10, 60, 300, 3600]) as window_s
 ),

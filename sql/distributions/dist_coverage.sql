@@ -1,5 +1,6 @@
 -- One row per week with chat requests: which part of the week the log covers.
 -- grain: week
+-- incremental: week
 with spans as (
     select
         week,

@@ -1,5 +1,6 @@
 -- One row per span of a week without a gap of over an hour between two arrivals: what the log covers.
 -- grain: week, covered_from_at
+-- incremental: week
 with seconds as (
     select week, second_at, min(first_arrived_at) as from_at, max(last_arrived_at) as to_at
     from fct_arrival_seconds

@@ -1,5 +1,6 @@
 -- One row per week and log file: chat rows, and how much of them the log leaves unknown.
 -- grain: week, source, source_file
+-- incremental: week
 select
     week, source, source_file,
     count(*) as chat_rows,

@@ -1,5 +1,6 @@
 -- One row per week, grouping (model or tenant), member of it and counting window: how its requests arrive.
 -- grain: week, grouping_name, member, window_s
+-- incremental: week
 with seconds as (
     select
         week, date_trunc('second', arrived_at) as second_at,

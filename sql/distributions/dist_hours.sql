@@ -1,5 +1,6 @@
 -- One row per week, deployment and hour of the week in the planning time zone: the weekly rhythm.
 -- grain: week, deployment_id, hour_of_week
+-- incremental: week
 with quarters as (
     select
         week, deployment_id,

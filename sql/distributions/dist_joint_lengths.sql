@@ -1,5 +1,6 @@
 -- One row per week, deployment, log2 prompt bin and log2 output bin that holds requests; the bins from 0 hold 0 alone.
 -- grain: week, deployment_id, prompt_bin_low_tokens, output_bin_low_tokens
+-- incremental: week
 with binned as (
     select
         week, deployment_id, prompt_bin_low_tokens,

@@ -1,5 +1,6 @@
 -- One row per week, deployment and measure that the log times: latency as logged.
 -- grain: week, deployment_id, measure
+-- incremental: week
 with measures as (
     select
         week, deployment_id, 'queue' as measure, requests, queue_timed_requests as timed_requests, failed_requests,

@@ -1,5 +1,6 @@
 -- One row per week and deployment: how outputs go with prompts, by Pearson's coefficient of tokens and of logarithms.
 -- grain: week, deployment_id
+-- incremental: week
 -- Sums are of whole numbers and decimals, so that the order of rows changes no digit.
 with lengths as (
     select

@@ -1,5 +1,6 @@
 -- One row per week, deployment, measure and length: requests of that many tokens, each length once.
 -- grain: week, deployment_id, measure, length_tokens
+-- incremental: week
 with counts as (
     select
         week, coalesce(deployment_id, '(none)') as deployment_id,

@@ -1,5 +1,6 @@
 -- One row per week, deployment, measure and log2 bin that holds requests; the bin from 0 holds 0 alone.
 -- grain: week, deployment_id, measure, bin_low_tokens
+-- incremental: week
 with lengths as (
     select week, coalesce(deployment_id, '(none)') as deployment_id, 'prompt' as measure, prompt_tokens as length_tokens
     from fct_requests

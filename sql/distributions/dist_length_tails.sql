@@ -1,5 +1,6 @@
 -- One row per week, deployment and measure: the tail beyond the p95 as Hill's index and as a generalised Pareto (GPD).
 -- grain: week, deployment_id, measure
+-- incremental: week
 -- GPD by probability-weighted moments (Hosking and Wallis 1987, shapes below 0.5); none from under 50 in the tail.
 with placed as (
     select

@@ -1,5 +1,6 @@
 -- One row per week, deployment and reason: outputs that a limit, a failure or nothing cut.
 -- grain: week, deployment_id, reason
+-- incremental: week
 with sums as (
     select
         week,

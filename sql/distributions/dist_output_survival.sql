@@ -1,5 +1,6 @@
 -- One row per week, deployment and stratum of prompts: lengths of outputs had nothing cut them (Kaplan and Meier 1958).
 -- grain: week, deployment_id, stratum_low_tokens
+-- incremental: week
 -- Nothing is drawn beyond the longest uncut output: the mean is that of min(output, support), and quantiles end there.
 with counts as (
     select

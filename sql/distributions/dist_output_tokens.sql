@@ -1,5 +1,6 @@
 -- One row per week, deployment and model, '(all)' standing for all of them: how long outputs are.
 -- grain: week, deployment_id, model
+-- incremental: week
 with requests as (
     select
         week,

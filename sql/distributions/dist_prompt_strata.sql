@@ -1,5 +1,6 @@
 -- One row per week, deployment and log2 prompt bin: the stratum it is merged into, each of at least 200 answers.
 -- grain: week, deployment_id, prompt_bin_low_tokens
+-- incremental: week
 with recursive bins as (
     select
         week, deployment_id, prompt_bin_low_tokens,

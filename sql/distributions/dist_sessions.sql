@@ -1,5 +1,6 @@
 -- One row per week and deployment: sessions, their turns, contexts and spans.
 -- grain: week, deployment_id
+-- incremental: week
 with sessions as (
     select
         week,

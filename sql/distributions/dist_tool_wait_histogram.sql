@@ -1,5 +1,6 @@
 -- One row per week, deployment, kind of gap and log2 bin in seconds; the bin from 0 holds all under a second.
 -- grain: week, deployment_id, kind, bin_low_s
+-- incremental: week
 with binned as (
     select
         week,

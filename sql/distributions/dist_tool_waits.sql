@@ -1,5 +1,6 @@
 -- One row per week, deployment and kind of gap: how long tools and users take.
 -- grain: week, deployment_id, kind
+-- incremental: week
 with waits as (
     select
         week, coalesce(deployment_id, '(none)') as deployment_id, kind, kind_source, wait_s, is_overlap, is_disagreement

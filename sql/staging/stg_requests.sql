@@ -1,5 +1,6 @@
 -- One row per row of the lake: typed, with its week and the deployment that serves its model.
 -- grain: source, request_id, attempt
+-- incremental: session
 with typed as (
     select
         * replace (
@@ -40,8 +41,7 @@ select
     -- answers from the gateway's cache share the id of the answer they repeat, and are requests of their own
     case when told.is_repeat then told.record_id else told.request_id end as request_id,
     case when told.is_repeat then 1 else coalesce(told.attempt, 1) end as attempt,
-    case when unproven.session_id is null then told.session_id end as session_id,
-    told.agent_id, told.turn,
+    case when unproven.session_id is null then told.session_id end as session_id, told.agent_id, told.turn,
     strftime(told.arrived_utc_at, '%G-W%V') as week,
     cast(told.arrived_utc_at as date) as arrival_date,
     told.arrived_utc_at as arrived_at, told.ended_utc_at as ended_at,

@@ -13,6 +13,7 @@ from flows.build import load_plans
 from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import UNITLESS_TYPES, dictionary, markdown, unit_of
 from flows.home import Home
+from flows.lake_days import LAKE_DAYS
 from flows.models import Model, of_folders
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
@@ -45,6 +46,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, s
         "raw_settings": SETTINGS,
         "raw_serves": SERVES,
         "raw_hours": HOURS,
+        "raw_lake_days": LAKE_DAYS,
     }
     empty |= {name: {c: POLARS_TYPES[t] for c, t in schema.items()} for name, schema in polars.items()}
     for name, types in empty.items():

@@ -17,6 +17,7 @@ import pytest
 
 from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import dictionary
+from flows.lake_days import LAKE_DAYS
 from flows.models import Model, models
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
 
@@ -29,6 +30,7 @@ POLARS_TYPES = {
     pl.Float64(): "double",
     pl.Boolean(): "boolean",
     pl.Datetime("us"): "timestamp",
+    pl.Date(): "date",
 }
 RAW: dict[str, Mapping[str, str]] = {
     "raw_requests": REQUESTS,
@@ -41,6 +43,7 @@ RAW: dict[str, Mapping[str, str]] = {
             "raw_kv_groups": KV_GROUPS,
             "raw_memory": MEMORY,
             "raw_settings": SETTINGS,
+            "raw_lake_days": LAKE_DAYS,
             "raw_serves": SERVES,
             "raw_hours": HOURS,
         }.items()

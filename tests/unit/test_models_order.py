@@ -88,3 +88,18 @@ def test_models_hold_no_templates_and_no_ddl() -> None:
     for one in models():
         text = one.sql.lower()
         assert not [word for word in ("{{", "{%", "create table", "insert into", "attach ") if word in text], one.name
+
+
+def test_how_a_model_is_brought_up_to_date_is_declared_and_checked(tmp_path: Path) -> None:
+    path = tmp_path / "dist_x.sql"
+    path.write_text("-- One row per x.\n-- grain: x\n-- incremental: month\nselect 1 as x\n")
+    with pytest.raises(ValueError, match="incremental must be session or week, not month"):
+        read_model(path)
+    path.write_text("-- One row per x.\n-- grain: x\n-- incremental: week\nselect 1 as x\n")
+    with pytest.raises(ValueError, match="dist_x is incremental by week, which is not in its grain"):
+        ordered([read_model(path)])
+    path.write_text("-- One row per x.\n-- grain: x\n-- incremental: session\nselect * from dim_y\n")
+    with pytest.raises(ValueError, match="dist_x is incremental by session and reads dim_y, which is not"):
+        ordered([read_model(path), model("dim_y")])
+    by_session = {m.name for m in models() if m.incremental == "session"}
+    assert by_session == {"stg_requests", "fct_requests", "fct_attempts", "fct_tool_waits", "fct_sessions"}
