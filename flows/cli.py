@@ -21,6 +21,8 @@ from flows.commands.query import query
 from flows.commands.replay import replay
 from flows.commands.review import review
 from flows.commands.sample import sample
+from flows.commands.serve import serve
+from flows.commands.whatif import whatif
 from flows.log import start_logging
 from flows.printing import PIPE_CLOSED, print_error, print_line, stdout_trouble
 from transforms.errors import KvledgerError
@@ -40,7 +42,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (review, ingest, build, plan, kv, replay, predict, calibrate, query, dictionary, export, sample, doctor):
+for command in (
+    review,
+    ingest,
+    build,
+    plan,
+    whatif,
+    kv,
+    replay,
+    predict,
+    calibrate,
+    query,
+    dictionary,
+    export,
+    sample,
+    doctor,
+    serve,
+):
     app.command()(command)
 
 

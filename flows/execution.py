@@ -17,7 +17,7 @@ from flows import prefect_home
 from flows.log import LOGGER
 from flows.prefect_home import ServerError
 from flows.processes import ended_by_signals, worker_pool
-from transforms.errors import ConfigError, RunError
+from transforms.errors import BusyError, ConfigError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,13 +72,8 @@ class Execution:
 
     def run(self, name: str, body: Callable[[Stages], T]) -> T:
         """Answer of `body(stages)`, run as the command `name`."""
-        try:
+        with lost_worker_named():
             return self._run_plainly(body) if self.is_plain else self._run_under_prefect(name, body)
-        except BrokenProcessPool as error:
-            raise RunError(
-                "a worker process was ended from outside, most likely for want of memory; "
-                "free some, or run again with KVLEDGER_WORKERS=1"
-            ) from error
 
     def _run_plainly(self, body: Callable[[Stages], T]) -> T:
         with worker_pool(self.workers) as pool:
@@ -106,6 +101,18 @@ class Execution:
 
 
 @contextmanager
+def lost_worker_named() -> Iterator[None]:
+    """RunError that says what to do where a worker process of the block was ended from outside."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a worker process was ended from outside, most likely for want of memory; "
+            "free some, or run again with KVLEDGER_WORKERS=1"
+        ) from error
+
+
+@contextmanager
 def execution(home: Home, *, no_prefect: bool = False, workers: int | None = None) -> Iterator[Execution]:
     """Open the way commands are run on `home`, which the caller holds locked.
 
@@ -121,10 +128,10 @@ def execution(home: Home, *, no_prefect: bool = False, workers: int | None = Non
             except ServerError as error:
                 LOGGER.warning(WITHOUT, error)
                 is_plain = True
-        yield Execution(is_plain=is_plain, server=server, workers=workers or _workers_asked())
+        yield Execution(is_plain=is_plain, server=server, workers=workers or workers_asked())
 
 
-def _workers_asked() -> int | None:
+def workers_asked() -> int | None:
     """Number of worker processes that KVLEDGER_WORKERS asks for; None: one a core."""
     asked = os.environ.get("KVLEDGER_WORKERS")
     if asked is None:
@@ -134,8 +141,15 @@ def _workers_asked() -> int | None:
     return int(asked)
 
 
-def is_transient(error: BaseException) -> bool:
-    """Whether trying again in a moment may help: true for faults of disks and networks only."""
-    return isinstance(error, TimeoutError | ConnectionError) or (
-        isinstance(error, OSError) and error.errno in TRANSIENT
-    )
+def is_transient(error: BaseException | None) -> bool:
+    """Whether trying again in a moment may help: true for a busy home and for faults of disks and networks only.
+
+    An error of ours that was raised from such a fault is one too.
+    """
+    while error is not None:
+        if isinstance(error, TimeoutError | ConnectionError | BusyError):
+            return True
+        if isinstance(error, OSError):
+            return error.errno in TRANSIENT
+        error = error.__cause__
+    return False

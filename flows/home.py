@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transforms.errors import HomeError
+from transforms.errors import BusyError, HomeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,11 @@ class Home:
         return self.root / "prefect"
 
     @property
+    def schedule(self) -> Path:
+        """State of the Prefect server that `kvledger serve` runs."""
+        return self.prefect / "schedule"
+
+    @property
     def tenant_key(self) -> Path:
         """Key of the keyed hash over tenants; mode 0600."""
         return self.root / "tenant.key"
@@ -89,7 +94,7 @@ def open_home(root: Path) -> Home:
 
 @contextmanager
 def locked(home: Home, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the home's lock while writing; after `wait_s` seconds HomeError names who holds it."""
+    """Hold the home's lock while writing; after `wait_s` seconds BusyError names who holds it."""
     try:
         handle = (home.root / ".lock").open("a+", encoding="utf-8")
     except OSError as error:
@@ -104,7 +109,7 @@ def locked(home: Home, wait_s: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline_s:
                     handle.seek(0)
                     holder = handle.read().strip() or "another process"
-                    raise HomeError(
+                    raise BusyError(
                         f"home {home.root} is in use by {holder}; wait for it, or pass --wait SECONDS"
                     ) from error
                 time.sleep(LOCK_POLL_S)

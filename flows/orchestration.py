@@ -1,42 +1,59 @@
 """Prefect around the stages: one flow run a command, one task run a stage and a part. The only importer of Prefect.
 
+`run_flow` is what commands use; `scheduled` is the flow that `kvledger serve` or a worker of a process pool starts.
+
 Import it after the environment of flows/prefect_home.py stands. Nothing is cached and no result is written: tasks
 hand plain manifests on in memory. Transient faults are tried again; bad input and bugs never are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from prefect import flow, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.deployments import run_deployment
+from prefect.deployments.runner import RunnerDeployment
+from prefect.runner import Runner
+from prefect.runtime import flow_run
+from prefect.schedules import Cron
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.types.entrypoint import EntrypointType
 
-from flows.execution import is_transient
-from flows.log import LOGGER
+from flows.execution import is_transient, lost_worker_named, workers_asked
+from flows.log import LOGGER, start_logging
 from flows.prefect_home import ServerError
+from flows.printing import print_note
 from flows.processes import cores, worker_pool
+from flows.run_notes import done_markdown, failed_markdown
+from transforms.errors import ConfigError, KvledgerError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from prefect.client.schemas.objects import State, TaskRun
     from prefect.futures import PrefectFuture
     from prefect.tasks import Task
 
     from flows.execution import Stages
+    from flows.schedule import Planned
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 RETRY_DELAYS_S = (1.0, 10.0)
+PATIENT_RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0)
+"""Of stages that nobody waits for: a run of the schedule."""
 
 
 def _is_worth_retrying(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -81,13 +98,14 @@ def _pass_on(answer: Future[Any], run: PrefectFuture[Any]) -> None:
 class FlowStages:
     """Stages that are task runs of the running flow."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, retry_delays_s: Sequence[float] = RETRY_DELAYS_S) -> None:
         self.executor = executor
+        self._retry: dict[str, Any] = {"retries": len(retry_delays_s), "retry_delay_seconds": list(retry_delays_s)}
 
     def run(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Answer of `function(*args, **kwargs)`, run as the stage `name`."""
         LOGGER.info("%s", name)
-        return cast("T", _call.with_options(name=name)(partial(function, *args, **kwargs)))
+        return cast("T", _call.with_options(name=name, **self._retry)(partial(function, *args, **kwargs)))
 
 
 class _Outcome(Generic[T]):
@@ -136,6 +154,94 @@ def run_flow(name: str, body: Callable[[Stages], T], workers: int | None, before
     return outcome.answers[0]
 
 
+@flow(
+    name="kvledger scheduled",
+    flow_run_name="{command}",
+    task_runner=ThreadPoolTaskRunner(2 * cores()),  # type: ignore[arg-type]
+    persist_result=False,
+)
+def scheduled(command: str, home: str, fleet: str, is_catching_up: bool = False) -> State[Any]:
+    """State of one run of the schedule: `command` ("review" or "ingest") on a home and a fleet file.
+
+    What it did, or why it failed and what to do, is kept as artifacts of the run.
+    """
+    start_logging(verbose=False, quiet=False)
+    given = {"command": command, "home": home, "fleet": fleet, "is_catching_up": is_catching_up}
+    try:
+        from flows import schedule
+
+        with lost_worker_named(), worker_pool(workers_asked()) as pool:
+            stages = FlowStages(TaskExecutor(pool), PATIENT_RETRY_DELAYS_S)
+            ran = schedule.run_scheduled(stages, given, _due_at())
+    except Exception as error:  # noqa: BLE001 -- Prefect would write it to disk as a pickle
+        LOGGER.error("%s", error, exc_info=None if isinstance(error, KvledgerError) else error)
+        _keep(command, failed_markdown(_in_short(error), given), [])
+        return Failed(message=_in_short(error))
+    for line in ran.lines:
+        print_note(line)
+    _keep(command, done_markdown(ran.lines, given, datetime.now(UTC)), ran.decision)
+    return Completed(message=ran.lines[0])
+
+
+def _due_at() -> datetime:
+    """When the running flow run was due."""
+    due_at: datetime = flow_run.scheduled_start_time
+    return datetime.fromtimestamp(due_at.timestamp(), UTC)
+
+
+def _keep(command: str, markdown: str, decision: list[dict[str, Any]]) -> None:
+    """Keep what a run has to say as artifacts of it; where the server is lost, the run stands all the same."""
+    try:
+        create_markdown_artifact(markdown, key=f"kvledger-{command}", description="what the run did")
+        if decision:
+            create_table_artifact(decision, key="kvledger-decision", description="GPUs needed and GPUs now")
+    except Exception as trouble:  # noqa: BLE001 -- whatever keeps the server from taking them
+        LOGGER.warning("Prefect could not keep this run's artifacts: %s", _in_short(trouble))
+
+
+@contextmanager
+def serving(planned: Sequence[Planned], *, is_run_now: bool) -> Iterator[Callable[[], None]]:
+    """Register `planned` as deployments; lends what starts their runs when they are due, until it is stopped.
+
+    `is_run_now`: the first of them also runs at once. ConfigError on a cron line that is none; RunError where the
+    server refuses.
+    """
+    with _settings_of_environment():
+        runner = Runner(name="kvledger", limit=1, pause_on_shutdown=True)
+        try:
+            for run in planned:
+                runner.add_deployment(_deployment(run))
+            if is_run_now:
+                run_deployment(f"{scheduled.name}/{planned[0].name}", timeout=0)
+        except KvledgerError:
+            raise
+        except Exception as trouble:
+            url = os.environ["PREFECT_API_URL"]
+            raise RunError(
+                f"Prefect's server at {url} cannot be used ({_in_short(trouble)}); start it, or unset PREFECT_API_URL"
+            ) from trouble
+        yield lambda: asyncio.run(runner.start())
+
+
+def _deployment(run: Planned) -> RunnerDeployment:
+    try:
+        schedule = Cron(run.cron, timezone=run.timezone)
+        return RunnerDeployment.from_flow(
+            scheduled,
+            run.name,
+            schedule=schedule,
+            paused=False,
+            parameters=run.parameters,
+            description=run.description,
+            concurrency_limit=1,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"[schedule] '{run.cron}' is no cron line ({run.name}); write it like \"0 6 * * mon\""
+        ) from error
+
+
 def _settings_of_environment() -> AbstractContextManager[Any]:
     """The settings that the environment holds now, should Prefect have been imported under others."""
     wanted = {
@@ -165,5 +271,7 @@ def _name(function: Any) -> str:
 
 
 def _in_short(trouble: Exception) -> str:
-    """First line of what went wrong inside Prefect."""
+    """First line of what went wrong: of an error of ours as it is, else with its kind."""
+    if isinstance(trouble, KvledgerError):
+        return " ".join(str(trouble).split())
     return f"{type(trouble).__name__}: {str(trouble).strip().partition(chr(10))[0]}"[:200]

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.log import LOGGER
@@ -24,7 +25,6 @@ from flows.processes import end_recorded, end_tethered, start_tethered
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from flows.home import Home
 
@@ -52,21 +52,23 @@ TEMPORARY = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
     "PREFECT_SERVER_UI_ENABLED": "false",
-    # services of a server that lives on; a run of minutes has nothing for them to do
-    **{
-        f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
-        for service in (
-            "CANCELLATION_CLEANUP",
-            "CLEANUP_RECONCILER",
-            "FOREMAN",
-            "LATE_RUNS",
-            "PAUSE_EXPIRATIONS",
-            "REPOSSESSOR",
-            "SCHEDULER",
-            "TRIGGERS",
-        )
-    },
 }
+BRIEF = {
+    # services of a server that lives on; a run of minutes has nothing for them to do
+    f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
+    for service in (
+        "CANCELLATION_CLEANUP",
+        "CLEANUP_RECONCILER",
+        "FOREMAN",
+        "LATE_RUNS",
+        "PAUSE_EXPIRATIONS",
+        "REPOSSESSOR",
+        "SCHEDULER",
+        "TRIGGERS",
+    )
+}
+LASTING = {"PREFECT_RUNNER_POLL_FREQUENCY": "5"}
+"""Of the server of `kvledger serve`: seconds between looks for runs that are due."""
 
 
 class ServerError(Exception):
@@ -75,7 +77,7 @@ class ServerError(Exception):
 
 @dataclass
 class Server:
-    """Prefect's temporary server of this process."""
+    """Prefect's server of this process: a run's temporary one, or that of `kvledger serve`."""
 
     home: Home
     environment: dict[str, str]
@@ -87,13 +89,23 @@ class Server:
         return self.environment["PREFECT_API_URL"]
 
     @property
+    def folder(self) -> Path:
+        """Where its database and its record lie."""
+        return Path(self.environment["PREFECT_HOME"])
+
+    @property
+    def record(self) -> Path:
+        """What lets a later run end it should we be killed."""
+        return self.folder / "server.json"
+
+    @property
     def log(self) -> Path:
         """What it printed."""
-        return self.home.logs / "prefect.log"
+        return _log(self.home, self.folder)
 
 
 _RUNNING: dict[Path, Server] = {}
-"""Servers of this process by home directory; they live until it exits."""
+"""Servers of this process by folder; they live until it exits."""
 
 
 def uses_own_server(environment: Mapping[str, str] = os.environ) -> bool:
@@ -101,8 +113,8 @@ def uses_own_server(environment: Mapping[str, str] = os.environ) -> bool:
     return not environment.get("PREFECT_API_URL")
 
 
-def sealed(home: Home, environment: Mapping[str, str], port: int) -> dict[str, str]:
-    """`environment` for Prefect's client and temporary server on `port`, free of the user's own Prefect settings.
+def sealed(home: Home, environment: Mapping[str, str], port: int, *, is_lasting: bool = False) -> dict[str, str]:
+    """`environment` for Prefect's client and own server on `port`, free of the user's own Prefect settings.
 
     A random password keeps the other users of the machine out of the server.
     """
@@ -114,8 +126,9 @@ def sealed(home: Home, environment: Mapping[str, str], port: int) -> dict[str, s
         **kept,
         **QUIET,
         **TEMPORARY,
+        **(LASTING if is_lasting else BRIEF),
         **({"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": longest_start} if longest_start else {}),
-        "PREFECT_HOME": str(home.prefect.resolve()),
+        "PREFECT_HOME": str((home.schedule if is_lasting else home.prefect).resolve()),
         "PREFECT_API_URL": f"http://{LOOPBACK}:{port}/api",
         "PREFECT_API_AUTH_STRING": password,
         "PREFECT_SERVER_API_AUTH_STRING": password,
@@ -130,10 +143,10 @@ def beside(home: Home, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def environment_of(home: Home) -> Iterator[Server | None]:
-    """Set the environment Prefect must be imported in; gives the temporary server, started, or None if one is named."""
+def environment_of(home: Home, *, is_lasting: bool = False) -> Iterator[Server | None]:
+    """Set the environment Prefect must be imported in; gives our own server, started, or None if one is named."""
     before = dict(os.environ)
-    server = start_server(home) if uses_own_server() else None
+    server = start_server(home, is_lasting=is_lasting) if uses_own_server() else None
     os.environ.update(server.environment if server else beside(home, before))
     for name in os.environ.keys() - server.environment.keys() if server else ():
         del os.environ[name]
@@ -144,31 +157,32 @@ def environment_of(home: Home) -> Iterator[Server | None]:
         os.environ.update(before)
 
 
-def start_server(home: Home) -> Server:
-    """Prefect's temporary server of this home, started and not yet ready; a server left by a killed run is ended first.
+def start_server(home: Home, *, is_lasting: bool = False) -> Server:
+    """Prefect's server of this home, started and not yet ready; a server left by a killed run is ended first.
 
     It ends when this process does: at exit, after Prefect's own last messages, or by its tether; until then it serves
-    every run of this home. ServerError where none can be started.
+    every run of this home. `is_lasting`: the one that keeps a schedule. ServerError where none can be started.
     """
-    running = _RUNNING.get(home.root)
+    folder = home.schedule if is_lasting else home.prefect
+    running = _RUNNING.get(folder)
     if running and running.process.poll() is None:
         return running
     try:
-        home.prefect.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         home.logs.mkdir(parents=True, exist_ok=True)
-        end_recorded(home.prefect / "server.json")
-        environment = sealed(home, os.environ, _free_port())
+        end_recorded(folder / "server.json")
+        environment = sealed(home, os.environ, _free_port(), is_lasting=is_lasting)
         server = Server(home, environment, _launch(home, environment))
     except OSError as error:
         raise ServerError(str(error)) from error
-    _RUNNING[home.root] = server
+    _RUNNING[folder] = server
     atexit.register(end_server, server)
     return server
 
 
 def end_server(server: Server) -> None:
     """End the server and wait until it is gone."""
-    end_tethered(server.process, server.home.prefect / "server.json")
+    end_tethered(server.process, server.record)
 
 
 def revive_server(server: Server) -> None:
@@ -176,7 +190,8 @@ def revive_server(server: Server) -> None:
     if server.process.poll() is None:
         return
     try:
-        _start_again(server)
+        end_server(server)
+        server.process = _launch(server.home, server.environment)
         await_server(server)
     except (ServerError, OSError) as error:
         LOGGER.warning("Prefect's server was lost and did not start again: %s", error)
@@ -201,7 +216,7 @@ def _start_again(server: Server) -> None:
     """Start a server that gave up once more, with a new database where the old one was the reason."""
     said = server.log.read_text(encoding="utf-8", errors="replace")
     if "sqlite" in said or "alembic" in said:
-        for file in server.home.prefect.glob("prefect.db*"):
+        for file in server.folder.glob("prefect.db*"):
             file.replace(file.with_name(f"unreadable-{file.name}"))
     end_server(server)
     server.process = _launch(server.home, server.environment)
@@ -209,13 +224,18 @@ def _start_again(server: Server) -> None:
 
 def _launch(home: Home, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     port = environment["PREFECT_API_URL"].rpartition(":")[2].removesuffix("/api")
+    folder = Path(environment["PREFECT_HOME"])
     return start_tethered(
         ["prefect", "server", "start", "--host", LOOPBACK, "--port", port, "--no-ui"],
         environment=environment,
-        folder=home.prefect,
-        log=home.logs / "prefect.log",
-        record=home.prefect / "server.json",
+        folder=folder,
+        log=_log(home, folder),
+        record=folder / "server.json",
     )
+
+
+def _log(home: Home, folder: Path) -> Path:
+    return home.logs / ("prefect.log" if folder.name == home.prefect.name else "prefect-schedule.log")
 
 
 def _free_port() -> int:

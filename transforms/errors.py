@@ -41,6 +41,10 @@ class HomeError(KvledgerError):
     """A home directory that is locked by another run, read only, full or of a newer version."""
 
 
+class BusyError(HomeError):
+    """A home that another run writes to now: the same command goes well once that run has ended."""
+
+
 class RunError(KvledgerError):
     """What surrounds the stages failed: a server that was named, a worker process that was ended from outside."""
 

@@ -118,6 +118,18 @@ class Planning:
 
 
 @dataclass(frozen=True)
+class Schedule:
+    """`[schedule]`: when `kvledger serve` runs what, as cron lines in `timezone` (default: that of `[planning]`).
+
+    An empty line is never.
+    """
+
+    review: str = "0 6 * * mon"
+    ingest: str = "30 2 * * *"
+    timezone: str | None = None
+
+
+@dataclass(frozen=True)
 class Privacy:
     """`[privacy]`: "hashed" keeps a keyed hash of tenant identifiers, "plain" keeps them as logged."""
 
@@ -132,6 +144,7 @@ class Fleet:
     deployments: tuple[Deployment, ...] = ()
     planning: Planning = field(default_factory=Planning)
     privacy: Privacy = field(default_factory=Privacy)
+    schedule: Schedule = field(default_factory=Schedule)
     prices: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -227,6 +240,7 @@ def _check_sources(fleet: Fleet, where: str) -> None:
     for source in fleet.sources:
         check_settings(asdict(source), f"{where}: source '{source.name or source.path}'")
     check_settings({"timezone": fleet.planning.timezone}, f"{where}: [planning]")
+    check_settings({"timezone": fleet.schedule.timezone}, f"{where}: [schedule]")
 
 
 def _build(kind: type[T], document: Any, where: str, at: str) -> T:

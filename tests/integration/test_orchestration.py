@@ -20,35 +20,26 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
+from serving import STATES, eventually, place_trace, serving, stored
 
 from flows.execution import Execution, Stages, execution, is_transient
 from flows.home import Home, open_home
 from flows.prefect_home import LOOPBACK, sealed
-from flows.processes import started
+from flows.processes import recorded, started
 from transforms.errors import ConfigError, InputError, RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from concurrent.futures import Executor
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
-FLEET = """
-[[sources]]
-format = "mooncake"
-path = "logs/*.jsonl"
-origin = "2026-11-16T00:00:00Z"
-[[deployments]]
-name = "llama"
-serves = ["*"]
-model = "meta-llama/Llama-3.1-8B-Instruct"
-gpu = "H100-SXM-80GB"
-"""
 ENDED_RUNS = """
 import sys
 from pathlib import Path
+sys.path.insert(0, "tests")
 from flows.execution import execution
 from flows.home import locked, open_home
-from flows.processes import started
+from flows.processes import recorded, started
 from tests.integration.test_orchestration import nap_until
 home = open_home(Path(sys.argv[1]))
 with locked(home), execution(home) as way:
@@ -127,15 +118,6 @@ def prefect(home: Home) -> Iterator[Execution]:
 def plain(home: Home) -> Iterator[Execution]:
     with execution(home, no_prefect=True, workers=2) as way:
         yield way
-
-
-def eventually(holds: Callable[[], bool], within_s: float = 30.0) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def rows(home: Home, query: str) -> list[tuple[Any, ...]]:
@@ -349,6 +331,26 @@ def test_a_review_under_prefect_is_the_plain_one_quiet_and_without_a_network(
     assert tables(warm_home) == tables(plain)
 
 
+def test_a_run_of_the_schedule_leaves_its_decision_and_no_process(warm_home: Home, tmp_path: Path) -> None:
+    home = open_home(tmp_path / "home")
+    with serving(home, place_trace(tmp_path), warm_home.prefect / "prefect.db", "--catch-up") as process:
+        assert eventually(lambda: stored(home, STATES) != [], within_s=180), (home.root / "said.txt").read_text()
+        assert stored(home, STATES) == [("review", "COMPLETED")]
+        deployments = stored(home, "select name, concurrency_limit from deployment order by name")
+        assert [name for name, _ in deployments] == ["daily-ingest", "weekly-review"]
+        second = subprocess.run(process.args, capture_output=True, text=True, check=False)
+        assert second.returncode == 2
+        assert f"in use by pid {process.pid} (kvledger serve)" in second.stderr
+    artifacts = dict(stored(home, "select key, data from artifact where key is not null"))
+    assert "report: " in json.loads(artifacts["kvledger-review"])
+    (row,) = json.loads(json.loads(artifacts["kvledger-decision"]))
+    assert (row["week"], row["deployment"]) == ("2026-W47", "llama")
+    assert row["gpus_needed"] >= 1
+    assert (home.reports / "week=2026-W47" / "review.html").exists()
+    assert recorded(home.schedule / "server.json") == "gone"
+    assert not list(home.prefect.rglob("storage"))
+
+
 @pytest.mark.soak
 def test_a_prefect_database_that_cannot_be_read_is_set_aside(outside: dict[str, str], tmp_path: Path) -> None:
     broken = open_home(tmp_path / "broken")
@@ -358,20 +360,6 @@ def test_a_prefect_database_that_cannot_be_read_is_set_aside(outside: dict[str, 
     assert "without Prefect" not in said
     assert (broken.prefect / "unreadable-prefect.db").read_bytes() == b"no database" * 1000
     assert rows(broken, "select state_type from flow_run") == [("COMPLETED",)]
-
-
-def place_trace(folder: Path) -> Path:
-    """Two days of logs, and the fleet file that names them."""
-    (folder / "logs").mkdir()
-    for day in (0, 1):
-        lines = [
-            {"timestamp": 86_400_000 * day + 4000 * n, "input_length": 300 + 7 * n, "output_length": 20 + n % 90,
-             "hash_ids": list(range(1 + n % 5))}
-            for n in range(400)
-        ]  # fmt: skip
-        (folder / "logs" / f"{day}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "fleet.toml").write_text(FLEET)
-    return folder / "fleet.toml"
 
 
 def run_review(home: Home, fleet: Path, environment: dict[str, str], *before: str) -> tuple[dict[str, Any], str]:
