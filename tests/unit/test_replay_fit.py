@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 
 from flows.catalog import load_catalog
 from transforms.fleet import Engine
@@ -19,7 +18,6 @@ from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.replay_settings import kv_pool, replay_settings
 from transforms.planner.replay.replay_trace import Logged, ReplayTrace
 from transforms.planner.replay.replay_types import NO_LIMIT, Caching, Pool, TraceColumns
-from transforms.planner.steps.nelder_mead import minimum
 from transforms.planner.steps.parameter_space import bound_to, carried_over, free_of, merged_overheads
 from transforms.planner.steps.step_calibration import StepParameters
 
@@ -86,13 +84,6 @@ def test_what_a_fit_changed_is_changed_in_another_gpus_values() -> None:
     assert 0.6 < moved.weight_bandwidth_ratio < 0.9
     assert moved.step_overhead_s / 1e-3 == pytest.approx(4e-3 / StepParameters().step_overhead_s)
     assert moved.kv_bandwidth_ratio == other.step.kv_bandwidth_ratio
-
-
-def test_the_search_finds_the_bottom_of_a_curved_valley() -> None:
-    def valley(point: NDArray[np.float64]) -> float:
-        return float((1 - point[0]) ** 2 + 100 * (point[1] - point[0] ** 2) ** 2)
-
-    np.testing.assert_allclose(minimum(valley, np.array([-1.2, 1.0])), [1.0, 1.0], atol=1e-2)
 
 
 def test_the_pool_leaves_the_engine_its_block_and_counts_windows_in_bytes() -> None:

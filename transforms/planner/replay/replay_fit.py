@@ -15,11 +15,10 @@ from transforms.errors import InputError
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_costs import replay_costs
 from transforms.planner.replay.replay_summary import latencies
-from transforms.planner.steps.nelder_mead import minimum
 from transforms.planner.steps.parameter_space import MIXED, bound_to, free_of, merged_overheads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +41,11 @@ PRIOR = 2.0e-4
 """Pull of the catalog's values, against the mean square of the errors: it decides only what the log does not tell."""
 WEIGHTS = {"tpot_s": 1.0, "e2e_s": 3.0, "ttft_s": 1.0, "prefill_s": 0.5}
 MEASURES = ("ttft_s", "tpot_s", "e2e_s")
+FIRST_STEPS = (0.4, -0.3, 0.2)
+"""Size of the simplex at each start, from the best point so far: a simplex can collapse short of the minimum."""
+MOST_MOVES = 250
+CLOSE_RATIO = 1.0e-5
+"""A search ends when the losses at its corners are so close."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts:
         off = [_loss(run, result, half) for run, result, half in zip(runs, results, halves, strict=True)]
         return float(np.mean(off) + PRIOR * ((free - centre) ** 2).sum())
 
-    found = bound_to(minimum(loss, centre), names, start)
+    found = bound_to(_lowest(loss, centre), names, start)
     results = [replay(run.trace.columns, run.settings, replay_costs(work, found, drafts)) for run in runs]
     held = [flags & ~half for flags, half in zip(evidence, halves, strict=True)]
     batches = np.concatenate([_in_flight(result)[flags] for result, flags in zip(results, evidence, strict=True)])
@@ -110,6 +114,18 @@ def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts:
     )
     _check_fit(fit)
     return fit
+
+
+def _lowest(loss: Callable[[Reals], float], start: Reals) -> Reals:
+    """Point near `start` where `loss` is lowest, by restarted simplexes."""
+    from scipy.optimize import minimize
+
+    best = np.asarray(start)
+    for step in FIRST_STEPS:
+        simplex = np.stack([best, *(best + step * unit for unit in np.eye(len(best)))])
+        ends = {"fatol": CLOSE_RATIO * loss(best), "xatol": np.inf, "maxiter": MOST_MOVES, "initial_simplex": simplex}
+        best = minimize(loss, best, method="Nelder-Mead", options=ends).x
+    return best
 
 
 def fitted_names(work: StepWork) -> tuple[str, ...]:

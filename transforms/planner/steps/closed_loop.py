@@ -56,7 +56,8 @@ def steady(
 
     Requests beyond the resident ones queue; so do those whose prompts find no room in the steps of those that decode.
     Their wait follows from Little's law. As arrivals come in bursts, above all at the start, when nobody decodes, a
-    prompt waits for the share `burst_ratio` of the others' prefills.
+    prompt waits for the share `burst_ratio` of the others' prefills. Measured runs have outputs of 100 tokens and more;
+    for a few tokens the wait of a first token counts steps that its own prefill already holds, and is too long.
     """
     nothing, one = 0.0 * load.resident, 0.0 * load.resident + 1
     steps = ceiling(load.prompt_tokens / BUDGET_TOKENS)

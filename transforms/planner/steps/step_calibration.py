@@ -68,6 +68,8 @@ class Calibration:
     balance_flop_per_byte: float | None = None
     """Their peak in 16 bits over their bandwidth, mean; None where nothing was measured."""
     parameters: StepParameters = field(default_factory=StepParameters)
+    mixed_context_factor: float = 0.0
+    """What a deployment's own calibration found for the replay's steps that prefill beside decoding sequences."""
     tpot_error_ratio: float = 0.5
     """Median error of the time per output token on (model, GPU) groups left out of the fit."""
     ttft_error_ratio: float = 0.5
