@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -37,13 +38,31 @@ def test_top_level_of_the_wheel(wheel: Path) -> None:
     assert not any(".jsonl" in name or "/tests/" in name for name in names)
 
 
-def test_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_alone_works_beside_its_packages(wheel: Path, tmp_path: Path) -> None:
+    """In an environment that has the packages of this one, but nothing of the checkout."""
+    venv.create(tmp_path / "env", with_pip=False)
+    packages = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (packages / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    works(tmp_path / "env" / "bin" / "python", tmp_path)
+
+
+@pytest.mark.soak
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     run(python, *PIP, "install", "--no-compile", str(wheel), cwd=tmp_path)
-    kvledger = tmp_path / "env" / "bin" / "kvledger"
-    assert "review" in run(kvledger, "--help", cwd=tmp_path)
-    run(kvledger, "sample", "--scale", "0.01", cwd=tmp_path)
-    reviewed = json.loads(run(kvledger, "review", "--no-prefect", "--json", cwd=tmp_path))
+    assert "review" in run(tmp_path / "env" / "bin" / "kvledger", "--help", cwd=tmp_path)
+    works(python, tmp_path)
+
+
+def works(python: Path, folder: Path) -> None:
+    """The main job on a small sample comes out, by the code of the wheel."""
+    kvledger = (python, "-P", "-m", "flows.cli")
+    where = run(python, "-P", "-c", "import flows; print(flows.__file__)", cwd=folder)
+    assert Path(where.strip()).is_relative_to(folder)
+    run(*kvledger, "sample", "--scale", "0.01", cwd=folder)
+    reviewed = json.loads(run(*kvledger, "review", "--no-prefect", "--json", cwd=folder))
     assert {row["deployment"] for row in reviewed["decision"]} == {"chat", "coding-agent", "summariser"}
-    assert (tmp_path / reviewed["report"]).exists()
+    assert (folder / reviewed["report"]).exists()
