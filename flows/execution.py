@@ -17,7 +17,7 @@ from flows import prefect_home
 from flows.log import LOGGER
 from flows.prefect_home import ServerError
 from flows.processes import ended_by_signals, worker_pool
-from transforms.errors import BusyError, ConfigError, RunError
+from transforms.errors import BusyError, ConfigError, RunError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,12 +142,12 @@ def workers_asked() -> int | None:
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Whether trying again in a moment may help: true for a busy home and for faults of disks and networks only.
+    """Whether trying again in a moment may help: true for a busy home or store and faults of disks and networks.
 
     An error of ours that was raised from such a fault is one too.
     """
     while error is not None:
-        if isinstance(error, TimeoutError | ConnectionError | BusyError):
+        if isinstance(error, TimeoutError | ConnectionError | BusyError | StoreError):
             return True
         if isinstance(error, OSError):
             return error.errno in TRANSIENT

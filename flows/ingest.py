@@ -1,6 +1,7 @@
 """Ingest: log files in, lake out. How data walks, and why every step may be cut short.
 
 1. `settle` finishes a commit that a killed run left half-moved; what it parsed and did not commit is thrown away.
+   `fetched` brings logs of object stores into HOME/staging/objects.
 2. `discover` finds the files, and by the manifest and their sha256 settles what each is: unchanged (nothing to do),
    grown (read on at the byte where the last run ended), changed or read under other settings (read anew, the old rows
    give way), new. Files are cut into parts at line ends, at sizes that do not depend on the number of workers.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from flows.commit import Staged, commit
 from flows.damage import lake_damage_named
 from flows.discover import Digests, Plan, find_files, plan_file, told_apart
+from flows.fetching import fetched
 from flows.lake import clear_staging, manifest_path, settle
 from flows.manifest import read_manifest
 from flows.parts import Outcome, parse
@@ -105,6 +107,7 @@ def ingest(
             check_schema(home, is_rebuild=is_rebuild)
             entries = read_manifest(manifest_path(home))
         digests = Digests(home.staging / "digests.json")
+        sources = fetched(home, sources, progress)
         plans = discover(home, sources, base, privacy, entries=entries, digests=digests, is_rebuild=is_rebuild)
         check_covered(home, plans, entries)
         plans, outcomes = parse(home, plans, privacy, progress=progress, executor=executor, digests=digests)

@@ -11,8 +11,10 @@ from flows.deployments import place
 from flows.facts_id import facts_due, has_current_facts
 from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
+from flows.object_store import is_url
 from flows.plan import plan_week, published_plan, site_of
 from flows.progress import progress
+from flows.publishing import publish_files
 from flows.report import Reported, report
 from flows.sources import check_sources
 from flows.warehouse import drafting, publish
@@ -36,6 +38,9 @@ class Reviewed:
     notes: list[Note]
     """Of the ingest: settings disproved, sources that changed."""
 
+    link: str
+    """Where the report can be read: its URL if it was published, else its path."""
+
 
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
     """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
@@ -54,7 +59,11 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     chosen = published_plan(home, loaded, catalog, week) if is_current else None
     if chosen is None:
         chosen = _publish_week(stages, home, loaded, catalog, week, is_current=is_current)
-    return Reviewed(stages.run("report", report, home, chosen, loaded.path), ingest_line(ingested), ingested.warnings)
+    reported = stages.run("report", report, home, chosen, loaded.path)
+    link = str(reported.html)
+    if loaded.fleet.publish.to:
+        link = stages.run("publish files", publish_files, home, loaded.fleet.publish, chosen)
+    return Reviewed(reported, ingest_line(ingested), ingested.warnings, link)
 
 
 def _publish_week(
@@ -67,7 +76,7 @@ def _publish_week(
             stages.run("facts", build_facts, draft, home, loaded, catalog, progress, due)
         chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
         stages.run("marts", build_marts, draft, home, progress)
-        stages.run("publish", publish, draft)
+        stages.run("publish", publish, draft, loaded.fleet.warehouse.keep_versions)
     return chosen
 
 
@@ -78,6 +87,10 @@ def check_request(home: Home, loaded: LoadedFleet, week: str | None) -> None:
     if not loaded.fleet.deployments:
         raise ConfigError(f"fleet file {loaded.path} has no [[deployments]]; describe at least one")
     check_sources(loaded.fleet.sources, home.catalog, loaded.path)
+    if loaded.fleet.publish.to and not is_url(loaded.fleet.publish.to):
+        raise ConfigError(
+            f"{loaded.path}: [publish] to = '{loaded.fleet.publish.to}' must begin with s3://, gs:// or az://"
+        )
     catalog = load_catalog(home)
     check_prices(loaded, catalog)
     for deployment in loaded.fleet.deployments:

@@ -162,7 +162,7 @@ def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[s
     for week in weeks:
         reviewed = review_week(stages, home, loaded, week)
         summary = reviewed.report.summary
-        lines += [*reviewed.report.decision, f"report: {reviewed.report.html}"]
+        lines += [*reviewed.report.decision, f"report: {reviewed.link}"]
         decision += [{"week": summary["week"], **row} for row in summary["decision"]]
     return Ran(lines, decision)
 

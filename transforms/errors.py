@@ -49,6 +49,10 @@ class RunError(KvledgerError):
     """What surrounds the stages failed: a server that was named, a worker process that was ended from outside."""
 
 
+class StoreError(RunError):
+    """An object store that does not answer now, or answers that it cannot: later the same may go well."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Hint naming the known word nearest to `word`, as "; did you mean 'x'?", or an empty string.
 

@@ -130,6 +130,21 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Warehouse:
+    """`[warehouse]`: how many earlier warehouses stay beside the published one."""
+
+    keep_versions: int = 1
+
+
+@dataclass(frozen=True)
+class Publish:
+    """`[publish]`: the object store (`s3://…`) that a review's report, warehouse and marts go to, and the `lake`."""
+
+    to: str | None = None
+    lake: bool = False
+
+
+@dataclass(frozen=True)
 class Privacy:
     """`[privacy]`: "hashed" keeps a keyed hash of tenant identifiers, "plain" keeps them as logged."""
 
@@ -144,7 +159,9 @@ class Fleet:
     deployments: tuple[Deployment, ...] = ()
     planning: Planning = field(default_factory=Planning)
     privacy: Privacy = field(default_factory=Privacy)
+    warehouse: Warehouse = field(default_factory=Warehouse)
     schedule: Schedule = field(default_factory=Schedule)
+    publish: Publish = field(default_factory=Publish)
     prices: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 from flows.checks.check import Check, fail, halves, ok, warn
 from flows.discover import find_files
+from flows.fetching import objects_of
+from flows.object_store import is_url, read_secrets
 from flows.processes import recorded
 from flows.review import check_request
-from transforms.errors import InputError, KvledgerError
+from transforms.errors import KvledgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flows.fleet import LoadedFleet
     from flows.home import Home
+    from transforms.fleet import Source
 
 ANSWER_TIMEOUT_S = 5.0
 
@@ -26,7 +29,7 @@ def surroundings(home: Home, loaded: LoadedFleet | KvledgerError) -> Iterator[Ch
     """Findings on the fleet file (or why it cannot be read), its sources, and Prefect's server."""
     yield _fleet(home, loaded)
     if not isinstance(loaded, KvledgerError):
-        yield from _sources(loaded)
+        yield from _sources(home, loaded)
     yield _server(home)
 
 
@@ -43,19 +46,27 @@ def _fleet(home: Home, loaded: LoadedFleet | KvledgerError) -> Check:
     return ok("fleet", found)
 
 
-def _sources(loaded: LoadedFleet) -> Iterator[Check]:
+def _sources(home: Home, loaded: LoadedFleet) -> Iterator[Check]:
     for source in loaded.fleet.sources:
         name = f"source {source.name or source.path}"
         try:
-            files = find_files([source], loaded.base, loaded.fleet.privacy.identifiers)
-            size_bytes = sum(file.path.stat().st_size for file in files)
-        except InputError as error:
+            read_secrets(home)
+            sizes = _sizes(source, loaded)
+        except KvledgerError as error:
             text, todo = halves(str(error))
             yield fail(name, text, "kvledger sample makes it" if loaded.is_example else todo)
         except OSError as error:
             yield fail(name, f"{error.filename} cannot be read ({error.strerror})", "mend its permissions")
         else:
-            yield ok(name, f"{len(files):,} files, {size_bytes / (1 << 20):,.1f} MiB, format {source.format}")
+            yield ok(name, f"{len(sizes):,} files, {sum(sizes) / (1 << 20):,.1f} MiB, format {source.format}")
+
+
+def _sizes(source: Source, loaded: LoadedFleet) -> list[int]:
+    """Bytes of each file or object that a source names."""
+    if is_url(source.path):
+        return [stored.size_bytes for stored in objects_of(source.path)[2]]
+    files = find_files([source], loaded.base, loaded.fleet.privacy.identifiers)
+    return [file.path.stat().st_size for file in files]
 
 
 def _server(home: Home) -> Check:

@@ -42,4 +42,4 @@ def review(
     print_line(reviewed.ingested)
     for line in reviewed.report.decision:
         print_line(line)
-    print_line(f"report: {reviewed.report.html}")
+    print_line(f"report: {reviewed.link}")
