@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 DESKTOP, TABLET, PHONE = (1280, 800), (1024, 768), (390, 844)
+PAPER = (703, 1032)
+"""A4 inside the margins of the print style, at 96 px an inch."""
+
+SERIOUS = ("serious", "critical")
+"""Impacts of an axe finding that no page may have."""
+
+FITTED = """() => [...document.querySelectorAll(".plot")].every((plot) =>
+  Math.abs(plot.querySelector("svg").getAttribute("width") - plot.clientWidth) < 2)"""
 
 OVERFLOWING = """() => [
   ...document.querySelectorAll("h1,h2,h3,p,dd,dt,figcaption,.action,.count span,.count b,summary,th,td"),
@@ -80,6 +88,25 @@ def opened(chromium: Any, file: Path, size: tuple[int, int], scheme: str = "ligh
     page.goto(file.as_uri())
     page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=60_000)
     return page, seen
+
+
+def resized(page: Any, size: tuple[int, int]) -> None:
+    """The page at `size`, once its charts have taken their new width."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.wait_for_function(FITTED, timeout=60_000)
+
+
+def serious_findings(page: Any, *rules: str) -> list[str]:
+    """What axe-core calls serious or critical by `rules` (default: all of them), rule and element.
+
+    Marks inside charts are left out: they are hidden from readers of the screen.
+    """
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelectorAll('.plot svg').forEach((svg) => svg.replaceChildren())")
+    chosen = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+    found = Axe().run(page, options={"resultTypes": ["violations"], **chosen}).response["violations"]
+    return [f"{v['id']}: {node['html'][:120]}" for v in found if v["impact"] in SERIOUS for node in v["nodes"]]
 
 
 def assert_readable(page: Any) -> None:

@@ -14,7 +14,9 @@
     const { spec, fields, rows } = load(figure);
     const dataset = rows.map((row) => Object.fromEntries(fields.map((field, n) => [field.name, row[n]])));
     const layers = spec.layer && { layer: spec.layer.filter((layer) => isRead || layer.name !== "reading") };
-    await vegaEmbed(figure.querySelector(".plot"), { ...spec, ...layers, datasets: { rows: dataset } }, options);
+    const plot = figure.querySelector(".plot");
+    const { view } = await vegaEmbed(plot, { ...spec, ...layers, datasets: { rows: dataset } }, options);
+    figure.view = view;
     figure.querySelector("svg").setAttribute("aria-hidden", "true"); // .plot speaks for it
     figure.dataset.drawn = isRead ? "read" : "yes";
   };
@@ -80,4 +82,10 @@
     document.documentElement.dataset.charts = "drawn";
   };
   drawAll();
+
+  // Paper is narrower than most screens: charts take its width while they are printed, not a smaller type.
+  const PAPER_PX = 700;
+  const fit = (width) => figures.forEach((figure) => figure.view?.signal("width", width(figure)).run());
+  addEventListener("beforeprint", () => fit(() => PAPER_PX));
+  addEventListener("afterprint", () => fit((figure) => figure.querySelector(".plot").clientWidth));
 }
