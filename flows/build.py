@@ -13,6 +13,7 @@ from flows.models import Model, of_folders
 from flows.raw_inputs import lake_paths, open_lake, register_lake, register_requests, select_known
 from flows.renewal import register_touched, renew
 from flows.tables import columns, comment, create_tables
+from flows.versions import KEPT_VERSIONS
 from flows.warehouse import Draft, drafting, publish
 from transforms.errors import DataError
 
@@ -39,14 +40,14 @@ def build(home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress, 
     with drafting(home, copy_published=due.stale is not None) as draft:
         build_facts(draft, home, fleet, catalog, progress, due)
         build_marts(draft, home, progress)
-        return publish(draft)
+        return publish(draft, fleet.fleet.warehouse.keep_versions)
 
 
-def rebuild_marts(home: Home, progress: Progress) -> Path:
+def rebuild_marts(home: Home, progress: Progress, keep_versions: int = KEPT_VERSIONS) -> Path:
     """Path of the published warehouse, its plans loaded again and its marts rebuilt, the facts as they were."""
     with drafting(home, copy_published=True) as draft:
         build_marts(draft, home, progress)
-        return publish(draft)
+        return publish(draft, keep_versions)
 
 
 def build_facts(  # noqa: PLR0917 - the arguments of every stage, and the draft

@@ -62,7 +62,7 @@ def plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None, pro
             )
     with published(home) as connection:
         chosen = plan_week(connection, home, fleet, catalog, week, progress)
-    rebuild_marts(home, progress)
+    rebuild_marts(home, progress, fleet.fleet.warehouse.keep_versions)
     return chosen
 
 

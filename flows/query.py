@@ -24,6 +24,9 @@ ALLOWED = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 LARGEST_INT = 2**63 - 1
 """Largest whole number JSON readers are sure to take; larger ones become floats."""
 
+CLOSED = "query: reads the tables of the warehouse and nothing else: files, addresses and extensions are closed to it"
+
+_CLOSED = re.compile(r"Permission Error|required extension|exists in the \w+ extension")
 _UNKNOWN_TABLE = re.compile(r"Table with name \"?([^\"\s]+?)\"? does not exist")
 _UNKNOWN_COLUMN = re.compile(
     r"(?:Referenced column|a column named) \"?([^\"\s]+?)\"?(?: not found| was not found|$)", re.MULTILINE
@@ -40,18 +43,28 @@ class Answer:
 
 
 @contextmanager
-def asked(home: Home, sql: str) -> Iterator[Answer]:
-    """The answer to `sql` on the published warehouse; ConfigError for what is no single SELECT, DataError otherwise."""
-    with published(home) as connection:
+def asked(home: Home, sql: str, version: int | None = None) -> Iterator[Answer]:
+    """The answer to `sql` on the published warehouse, or on an earlier `version` of it.
+
+    ConfigError for what is no single SELECT, DataError otherwise.
+    """
+    with reading(home, sql, version) as connection:
+        result = connection.execute(sql)
+        described = result.description or []
+        yield Answer(
+            columns=tuple(unique_names([str(column[0]) for column in described])),
+            types=tuple(str(column[1]).lower() for column in described),
+            rows=_rows(result),
+        )
+
+
+@contextmanager
+def reading(home: Home, sql: str, version: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one SELECT, which is looked at first; what goes wrong with it is said in one line."""
+    with published(home, version) as connection:
         check_statement(connection, sql)
         try:
-            result = connection.execute(sql)
-            described = result.description or []
-            yield Answer(
-                columns=tuple(unique_names([str(column[0]) for column in described])),
-                types=tuple(str(column[1]).lower() for column in described),
-                rows=_rows(result),
-            )
+            yield connection
         except duckdb.Error as error:
             raise DataError(explain(connection, error, sql)) from error
 
@@ -86,6 +99,8 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str
     found = _UNKNOWN_COLUMN.search(text)
     if found:
         return f"query: no column '{found[1]}'{_elsewhere(connection, found[1], sql)}; see kvledger dictionary"
+    if _CLOSED.search(text):
+        return CLOSED
     return f"query: {_first_line(error)}"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from flows.versions import KEPT_VERSIONS, drop_versions, keep_version, version_path
 from transforms.errors import DataError, HomeError
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ WAREHOUSE_VERSION = 1
 
 MEMORY_BYTES = 3 * 2**30
 """Most buffer memory a build asks for (half of the machine's memory where that is less); the rest spills."""
+
+COPIED_BYTES = 2**30
+"""Most bytes that one call copies."""
 
 SPILL_RESERVE_BYTES = 2**30
 """Free disk that spilling leaves alone."""
@@ -72,33 +76,42 @@ def drafting(home: Home, *, copy_published: bool = False, limits: Limits | None 
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
-        if copy_published:
-            _require_published(home)
-            shutil.copyfile(home.warehouse, path)
-        connection = _open_draft(path, limits or default_limits(folder))
         try:
-            yield Draft(connection, path, home.warehouse)
+            if copy_published:
+                _require_published(home)
+                _copy(home.warehouse, path)
+            with _open_draft(path, limits or default_limits(folder)) as connection:
+                yield Draft(connection, path, home.warehouse)
         finally:
-            connection.close()
             _sweep(folder)
 
 
-def publish(draft: Draft) -> Path:
-    """Path of the published warehouse, now holding the draft; readers of the old file keep what they opened."""
+def publish(draft: Draft, keep_versions: int = KEPT_VERSIONS) -> Path:
+    """Path of the published warehouse, now holding the draft; readers of the old file keep what they opened.
+
+    The file it takes the place of is one of the `keep_versions` earlier ones that are kept.
+    """
     with _disk_errors(draft.published.parent):
         draft.connection.execute("checkpoint kvledger")
         draft.connection.execute("use memory")
         draft.connection.execute("detach kvledger")
         with draft.path.open("rb") as handle:
             os.fsync(handle.fileno())
+        if keep_versions:
+            keep_version(draft.published)
         draft.path.replace(draft.published)
+        drop_versions(draft.published, keep_versions)
     return draft.published
 
 
 @contextmanager
-def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A read-only connection to the published warehouse; DataError where there is none or it is no warehouse."""
+def published(home: Home, version: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A read-only connection to the published warehouse, or to an earlier `version` of it.
+
+    DataError where there is none or it is no warehouse.
+    """
     _require_published(home)
+    path = version_path(home, version)
     limits = default_limits(home.warehouse.parent)
     settings: dict[str, Any] = {
         "memory_limit": f"{limits.memory_bytes}B",
@@ -109,13 +122,14 @@ def published(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         "python_enable_replacements": False,
     }
     try:
-        connection = duckdb.connect(str(home.warehouse), read_only=True, config=settings)
+        connection = duckdb.connect(str(path), read_only=True, config=settings)
     except duckdb.Error as error:
         raise DataError(
-            f"{home.warehouse} is not a warehouse this version can open ({_first_line(error)}); run kvledger build"
+            f"{path} is not a warehouse this version can open ({_first_line(error)}); run kvledger build"
         ) from error
     try:
-        _check_version(connection, home.warehouse)
+        _check_version(connection, path)
+        connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
@@ -162,6 +176,20 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         )
 
 
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file inside the kernel: file systems that can share blocks (XFS, Btrfs) copy none."""
+    try:
+        if not hasattr(os, "copy_file_range"):
+            shutil.copyfile(source, target)
+            return
+        with source.open("rb") as read, target.open("wb") as written:
+            while os.copy_file_range(read.fileno(), written.fileno(), COPIED_BYTES):
+                pass
+    except OSError as error:
+        error.filename = str(target)
+        raise
+
+
 def _sweep(folder: Path) -> None:
     for leftover in folder.glob("building-*"):
         if leftover.is_dir():
@@ -179,9 +207,11 @@ def _disk_errors(folder: Path) -> Iterator[None]:
             f"the warehouse in {folder} could not be written ({_first_line(error)}); free some disk, the old one stands"
         ) from error
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)).parent != folder:
+        if error.filename is None or folder not in Path(str(error.filename)).parents:
             raise
-        raise HomeError(f"{folder} cannot be written ({error.strerror}); choose another with --home") from error
+        raise HomeError(
+            f"{folder} cannot be written ({error.strerror}); free some disk or choose another with --home"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

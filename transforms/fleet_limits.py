@@ -66,6 +66,7 @@ PLANNING: Mapping[str, Limit] = {
     "lead_time_days": Limit(0, 3650, "days"),
     "horizon_weeks": Limit(1, 520, "weeks"),
 }
+WAREHOUSE: Mapping[str, Limit] = {"keep_versions": Limit(0, 1000, "earlier warehouses (0: none)")}
 SOURCE: Mapping[str, Limit] = {
     "block_tokens": Limit(1, 1 << 20, TOKENS),
     "session_rate_per_s": Limit(0, 1e6, "sessions per second", is_above=True),
@@ -87,6 +88,7 @@ def check_limits(fleet: Fleet, where: str) -> None:
         if deployment.given >= BATCH_LIMITS:
             check_scheduling(deployment.engine, f"{at}: [engine]")
     _check(fleet.planning, PLANNING, f"{where}: [planning]")
+    _check(fleet.warehouse, WAREHOUSE, f"{where}: [warehouse]")
     for gpu, usd in fleet.prices.items():
         _check_one(gpu, usd, PRICE, f"{where}: [prices]")
     if fleet.privacy.identifiers not in ("hashed", "plain"):

@@ -81,7 +81,7 @@ def _build(stages: Stages, home: Home, fleet: LoadedFleet, span: Span, *, is_ane
     with drafting(home, copy_published=due.stale is not None) as draft:
         renewed = stages.run("facts", build_facts, draft, home, fleet, catalog, progress, due)
         stages.run("marts", build_marts, draft, home, progress)
-        stages.run("publish", publish, draft)
+        stages.run("publish", publish, draft, fleet.fleet.warehouse.keep_versions)
     return renewed
 
 

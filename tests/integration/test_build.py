@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,37 +137,6 @@ def test_a_reader_keeps_the_old_file_while_a_new_one_is_published(tmp_path: Path
         assert reader.execute("select count(*) from fct_requests").fetchall() == [(1,)]
     with published(place) as reader:
         assert reader.execute("select count(*) from fct_requests").fetchall() == [(2,)]
-
-
-KILLED = """
-import sys, flows.build as b
-from pathlib import Path
-from flows.catalog import load_catalog
-from flows.home import open_home
-from lakes import no_progress, write_fleet
-home = open_home(Path(sys.argv[1]))
-audits = b.run_audits
-def wait(*given):
-    print("ready", flush=True)
-    sys.stdin.read()
-    audits(*given)
-b.run_audits = wait
-b.build(home, write_fleet(home), load_catalog(home), no_progress)
-"""
-
-
-def test_a_killed_build_leaves_the_published_file_and_the_next_one_sweeps(tmp_path: Path, root_dir: Path) -> None:
-    place = write_lake(tmp_path, [row(1)])
-    before = built(place).read_bytes()
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    with subprocess.Popen(command, cwd=root_dir / "tests", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == b"ready\n"
-        run.send_signal(signal.SIGKILL)
-    assert place.warehouse.read_bytes() == before
-    assert list(place.warehouse.parent.glob("building-*.duckdb"))
-    built(place)
-    assert [path.name for path in place.warehouse.parent.iterdir()] == ["kvledger.duckdb"]
 
 
 def write_plans(place: Home, week: str, needed_gpus: int) -> None:
@@ -306,7 +272,7 @@ def test_a_file_that_is_no_warehouse_is_refused(tmp_path: Path) -> None:
         ("select 1; drop table fct_requests", ConfigError, "not 2 statements"),
         ("", ConfigError, "not 0 statements"),
         ("selekt 1", ConfigError, "syntax error"),
-        ("from read_csv('/etc/passwd')", DataError, "Permission Error"),
+        ("from read_csv('/etc/passwd')", DataError, "reads the tables of the warehouse and nothing else"),
         ("from mart_decisoin", DataError, "no table 'mart_decisoin'; did you mean 'mart_decision'?"),
         ("select reqests from mart_hours", DataError, "no column 'reqests' in mart_hours; did you mean 'requests'?"),
         ("select m.reqests from mart_hours as m", DataError, "no column 'reqests' in mart_hours; did you mean"),

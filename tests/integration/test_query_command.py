@@ -75,7 +75,7 @@ def test_a_worked_question_is_asked_by_its_name(home: Path) -> None:
     unknown, neither = kvledger("query", "--example", "limit_16", "--home", home), kvledger("query", "--home", home)
     assert (unknown.returncode, neither.returncode) == (2, 2)
     assert "did you mean 'limit_16k'?" in unknown.stderr
-    assert "give one SELECT, or one of busiest_five_minutes, data_gaps" in neither.stderr
+    assert "give one SELECT, one of busiest_five_minutes, data_gaps" in neither.stderr
 
 
 def test_the_dictionary_lists_tables_and_explains_columns() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from transforms.errors import ConfigError
 from transforms.fleet import Engine, Planning, Slo, deployment_of, parse_fleet
-from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, SOURCE
+from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, SOURCE, WAREHOUSE
 
 FLEET = tomllib.loads("""
 [[sources]]
@@ -26,16 +26,25 @@ gpu = "g"
 [deployments.engine]
 [deployments.slo]
 [planning]
+[warehouse]
 [privacy]
 [prices]
 """)
-TABLES = {"engine": ENGINE, "slo": SLO, "deployment": DEPLOYMENT, "planning": PLANNING, "source": SOURCE}
+TABLES = {
+    "engine": ENGINE,
+    "slo": SLO,
+    "deployment": DEPLOYMENT,
+    "planning": PLANNING,
+    "source": SOURCE,
+    "warehouse": WAREHOUSE,
+}
 
 
 def table_of(document: dict[str, Any], table: str) -> dict[str, Any]:
     deployment = document["deployments"][0]
     tables = {"engine": deployment["engine"], "slo": deployment["slo"], "deployment": deployment}
-    return {**tables, "planning": document["planning"], "source": document["sources"][0]}[table]
+    rest = {name: document[name] for name in ("planning", "warehouse")}
+    return {**tables, **rest, "source": document["sources"][0]}[table]
 
 
 def with_value(table: str, key: str, value: Any) -> dict[str, Any]:

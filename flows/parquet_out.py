@@ -1,0 +1,87 @@
+"""Parquet for whoever has no DuckDB 2: the answer to a query, or all marts, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.query import BATCH_ROWS, reading, unique_names
+from flows.whole_file import whole_file
+from transforms.errors import ConfigError, HomeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+
+    from flows.home import Home
+
+MARTS = "select table_name from duckdb_tables() where starts_with(table_name, 'mart_') order by table_name"
+
+
+def write_answer(home: Home, sql: str, path: Path, version: int | None, limit: int | None) -> tuple[int, bool]:
+    """Rows of the answer to `sql` put into the Parquet file `path`, and whether it has more than `limit`."""
+    with whole_file(path) as aside, reading(home, sql, version) as connection:
+        return _write(connection, sql, aside, limit)
+
+
+def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]:
+    """Rows of each mart, put into `folder`/<mart>.parquet; the folder is there with all of them or as it was.
+
+    An earlier export there is replaced; ConfigError where `folder` holds anything else, HomeError where it cannot be
+    written.
+    """
+    _check_replaceable(folder)
+    aside, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
+    try:
+        aside.mkdir(parents=True)
+        with reading(home, MARTS, version) as connection:
+            names = [str(row[0]) for row in connection.execute(MARTS).fetchall()]
+            rows = {
+                name: _write(connection, f"from {name}", aside / f"{name}.parquet", None)[0]
+                for name in names
+            }
+        if folder.exists():
+            folder.replace(old)
+        aside.replace(folder)
+    except OSError as error:
+        raise HomeError(f"{folder} cannot be written ({error.strerror or error}); name another folder") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return rows
+
+
+def _check_replaceable(folder: Path) -> None:
+    others = [path.name for path in folder.iterdir() if path.suffix != ".parquet"] if folder.is_dir() else []
+    if others or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(
+            f"--export-marts {folder}: is {'a file' if not others else f'a folder that holds {others[0]}'}; "
+            "name a new folder or one of an earlier export"
+        )
+
+
+def _write(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, limit: int | None) -> tuple[int, bool]:
+    """Rows written, and whether there were more."""
+    reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+    names = unique_names(reader.schema.names)
+    schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in _renamed(reader, schema):
+            taken = batch if limit is None else batch.slice(0, limit - rows)
+            writer.write_batch(taken)
+            rows += len(taken)
+            if len(taken) < len(batch):
+                return rows, True
+    return rows, False
+
+
+def _renamed(reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

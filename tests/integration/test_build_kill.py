@@ -1,0 +1,119 @@
+"""Builds that are killed or run out of disk: the published warehouse stays as it was, and the next build is whole."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from lakes import no_progress, random_rows, write_fleet, write_lake
+
+from flows.build import build
+from flows.catalog import load_catalog
+from flows.home import Home
+
+BUILD = """
+import resource, sys
+from pathlib import Path
+import flows.build as b
+from flows.catalog import load_catalog
+from flows.home import Home
+from flows.facts_id import facts_due
+from lakes import no_progress, write_fleet
+how, home = sys.argv[1], Home(Path(sys.argv[2]))
+audits = b.run_audits
+def wait(*given):
+    print("ready", flush=True)
+    sys.stdin.read()
+    audits(*given)
+if how == "audits":
+    b.run_audits = wait
+if how == "anew":
+    b.facts_due = lambda *given: facts_due(*given, is_anew=True)
+if how == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))
+fleet = write_fleet(home)
+try:
+    b.build(home, fleet, load_catalog(home), no_progress)
+except Exception as error:
+    print(type(error).__name__, error)
+    sys.exit(2)
+"""
+
+
+def command(home: Home, how: str = "changed") -> list[str]:
+    return [sys.executable, "-c", BUILD, how, str(home.root)]
+
+
+def tables(home: Home) -> dict[str, list[str]]:
+    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
+        names = [row[0] for row in connection.execute("select table_name from duckdb_tables()").fetchall()]
+        return {name: sorted(map(repr, connection.execute(f"from {name}").fetchall())) for name in names}
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Home]:
+    """A home whose lake has two days more than its warehouse, and the same one brought up to date."""
+    rows = random_rows(seed=4, sessions=300, days=9)
+    old = [row for row in rows if row["arrived_at"].day not in (18, 23)]
+    place = write_lake(tmp_path_factory.mktemp("home"), old)
+    build(place, write_fleet(place), load_catalog(place), no_progress)
+    shutil.rmtree(place.lake)
+    write_lake(place.root, rows)
+    done = Home(tmp_path_factory.mktemp("done") / "home")
+    shutil.copytree(place.root, done.root)
+    build(done, write_fleet(done), load_catalog(done), no_progress)
+    return place, done
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_build_killed_at_any_moment_leaves_what_was_published(
+    homes: tuple[Home, Home], tmp_path: Path, root_dir: Path, kills: int
+) -> None:
+    place = Home(tmp_path / "home")
+    shutil.copytree(homes[0].root, place.root)
+    before = place.warehouse.read_bytes()
+    draw, longest_s = random.Random(kills), 1.0
+    for kill in range(kills):
+        started_s = time.monotonic()
+        with subprocess.Popen(command(place, ("changed", "anew")[kill % 2]), cwd=root_dir / "tests") as run:
+            drafts = place.warehouse.parent
+            while not list(drafts.glob("building-*.duckdb")) and run.poll() is None:
+                time.sleep(0.005)
+            begun_s = time.monotonic()
+            time.sleep(draw.random() * longest_s)
+            run.send_signal(signal.SIGKILL)
+        longest_s = max(longest_s, begun_s - started_s)
+        if place.warehouse.read_bytes() != before:  # killed after its rename: it is the new one, whole
+            assert tables(place) == tables(homes[1])
+            place.warehouse.write_bytes(before)
+    build(place, write_fleet(place), load_catalog(place), no_progress)
+    assert tables(place) == tables(homes[1])
+    assert {path.name for path in place.warehouse.parent.iterdir()} == {"kvledger.duckdb", "versions"}
+
+
+def test_a_build_killed_before_its_audits_leaves_a_draft_that_the_next_one_sweeps(
+    homes: tuple[Home, Home], tmp_path: Path, root_dir: Path
+) -> None:
+    place = Home(tmp_path / "home")
+    shutil.copytree(homes[0].root, place.root)
+    before = place.warehouse.read_bytes()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command(place, "audits"), cwd=root_dir / "tests", **pipes) as run:  # type: ignore[call-overload]
+        assert run.stdout.readline() == b"ready\n"
+        run.send_signal(signal.SIGKILL)
+    assert place.warehouse.read_bytes() == before
+    assert list(place.warehouse.parent.glob("building-*.duckdb"))
+    ran = subprocess.run(command(place, "full"), cwd=root_dir / "tests", capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stdout.startswith("HomeError ")
+    assert "free some disk" in ran.stdout
+    assert ran.stdout.count("\n") == 1
+    assert place.warehouse.read_bytes() == before
+    assert [path.name for path in place.warehouse.parent.iterdir()] == ["kvledger.duckdb"]
