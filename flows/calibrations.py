@@ -62,10 +62,11 @@ def deployment_calibration(placed: Placed, fleet: LoadedFleet, catalog: Catalog)
     work = engine_work(placed.model.config, placed.model.where, gpu, engine)
     wanted = identity(placed.model.model_id, gpu.name, engine, work)
     document = calibration_document(path)
-    errors = document.get("holdout_error_ratio", {})
+    errors, fitted = document.get("holdout_error_ratio", {}), parse_own(document, str(path), wanted)
     return replace(
         usual,
-        parameters=parse_own(document, str(path), wanted).step,
+        parameters=fitted.step,
+        mixed_context_factor=fitted.mixed_context_factor,
         provenance=CALIBRATED,
         source=f"calibration of this deployment, {path.name}",
         tpot_error_ratio=abs(float(errors.get("tpot_s", usual.tpot_error_ratio))),

@@ -16,11 +16,14 @@ from flows.calibrations import calibration_files, calibration_path, deployment_c
 from flows.damage import plan_damage_named
 from flows.deployments import deployment_row, place
 from flows.facts_id import code_sha256, has_current_facts
+from flows.kernel_cache import use_kernel_cache
 from flows.lake import manifest_path
 from flows.lake_files import write_table
+from flows.printing import print_note
 from flows.warehouse import published
 from transforms.errors import DataError, HomeError
 from transforms.planner.sizing.gpus import Terms
+from transforms.planner.replay.replay_settings import kv_pool
 from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.planner.sizing.plan_replicas import Price, Site
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
@@ -82,7 +85,8 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
     chosen, earlier = _weeks(connection, week)
     weeks = [w for w in (earlier, chosen) if w and (w == chosen or not _is_planned(home, fleet, catalog, w))]
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
-    _check_facts(connection, placed)
+    check_facts(connection, placed)
+    use_kernel_cache(print_note)
     with progress("planning", len(weeks) * len(placed)) as advance:
         for each in weeks:
             run_id = _run_id(home, fleet, catalog, each)
@@ -153,6 +157,9 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         headroom_ratio=planning.headroom_ratio,
         price=_price(placed, fleet, catalog),
         memory_provenance=placed.memory.provenance["kv_bytes"],
+        engine=engine,
+        pool=kv_pool(account).pool,
+        mixed_context_factor=calibration.mixed_context_factor,
         covered_s=covered_s,
         seed=SEED,
         assumed_slo=_assumed(placed.deployment.slo, SLO_TARGETS, given, "slo."),

@@ -25,11 +25,11 @@ MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 TOKEN_BYTES = 131_072
 
 ATTEMPTS = {
-    "arrived_at": pl.Datetime("us", "UTC"), "week": pl.String(), "session_id": pl.String(), "agent_id": pl.String(),
-    "turn": pl.Int32(), "model": pl.String(), "tenant": pl.String(), "prompt_tokens": pl.Int64(),
-    "cached_prompt_tokens": pl.Int64(), "output_tokens": pl.Int64(), "queue_s": pl.Float64(), "ttft_s": pl.Float64(),
-    "e2e_s": pl.Float64(), "is_failed": pl.Boolean(), "prefix_block_tokens": pl.Int32(),
-    "prefix_block_ids": pl.List(pl.UInt64()),
+    "request_id": pl.String(), "arrived_at": pl.Datetime("us", "UTC"), "week": pl.String(), "session_id": pl.String(),
+    "agent_id": pl.String(), "turn": pl.Int32(), "model": pl.String(), "tenant": pl.String(), "status": pl.String(),
+    "prompt_tokens": pl.Int64(), "cached_prompt_tokens": pl.Int64(), "output_tokens": pl.Int64(),
+    "requested_output_tokens": pl.Int64(), "queue_s": pl.Float64(), "ttft_s": pl.Float64(), "e2e_s": pl.Float64(),
+    "is_failed": pl.Boolean(), "prefix_block_tokens": pl.Int32(), "prefix_block_ids": pl.List(pl.UInt64()),
 }  # fmt: skip
 TOOL_WAITS = {
     "session_id": pl.String(), "agent_id": pl.String(), "turn": pl.Int32(), "tenant": pl.String(),

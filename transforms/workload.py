@@ -24,8 +24,9 @@ WEEK_S = 7 * 86_400
 MICROS = 1_000_000
 
 ATTEMPT_COLUMNS = (
-    "arrived_at", "week", "session_id", "agent_id", "turn", "model", "tenant", "prompt_tokens", "cached_prompt_tokens",
-    "output_tokens", "queue_s", "ttft_s", "e2e_s", "is_failed", "prefix_block_tokens", "prefix_block_ids",
+    "request_id", "arrived_at", "week", "session_id", "agent_id", "turn", "model", "tenant", "status", "prompt_tokens",
+    "cached_prompt_tokens", "output_tokens", "requested_output_tokens", "queue_s", "ttft_s", "e2e_s", "is_failed",
+    "prefix_block_tokens", "prefix_block_ids",
 )  # fmt: skip
 """Columns of fct_attempts a Workload is made of."""
 
@@ -81,6 +82,8 @@ class Workload:
     """Arrived before the week and still running at its start: in its residency, not in its KV·time."""
     labels: pl.DataFrame
     """One row an attempt: model, tenant, and the prefix blocks where the log has them."""
+    rows_to_replay: pl.DataFrame
+    """Attempts of known prompt as rows of ATTEMPT_COLUMNS, those of unknown output included, in order of arrival."""
     tool_waits: ToolWaits
     unknown: Unknown
     left_out: pl.DataFrame
@@ -133,6 +136,9 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
         is_failed=_flags(known, "is_failed"),
         is_carried=_flags(known, "is_carried"),
         labels=known.select("model", "tenant", "prefix_block_tokens", "prefix_block_ids"),
+        rows_to_replay=placed.filter(pl.col("prompt_tokens") >= 1)
+        .sort("arrived_us", maintain_order=True)
+        .select(ATTEMPT_COLUMNS),
         tool_waits=_tool_waits(tool_waits, known, start_us),
         unknown=_unknown(of_week, tool_waits),
         left_out=_left_out(of_week),

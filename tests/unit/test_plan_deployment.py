@@ -142,7 +142,8 @@ def test_notes_count_what_was_left_out() -> None:
     tables = plan([*steady(246), *odd])
     noted = {row["code"]: row for row in tables["plan_notes"].iter_rows(named=True)}
     assert {code: row["affected_requests"] for code, row in noted.items()} == {
-        "failed_outputs_unknown": 1, "prompts_too_long": 1, "unknown_attempts": 2
+        "failed_outputs_unknown": 1, "prompts_too_long": 1, "unknown_attempts": 2, "outputs_drawn": 1,
+        "latency_replayed": None,
     }  # fmt: skip
     assert noted["unknown_attempts"]["affected_ratio"] == 2 / 250
     assert noted["unknown_attempts"]["text"].startswith("2 of 250 attempts (0.8 %) have unknown lengths (1 prompts, ")

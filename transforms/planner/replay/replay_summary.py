@@ -115,11 +115,11 @@ def _quantiles(values: Reals) -> dict[str, float | None]:
     known = np.sort(values[~np.isnan(values)])
     if len(known) == 0:
         return dict.fromkeys(("mean", *(name for name, _ in QUANTILES)))
-    figures = {"mean": float(known.mean())} | {name: _quantile(known, ratio) for name, ratio in QUANTILES}
+    figures = {"mean": float(known.mean())} | {name: quantile_of_sorted(known, ratio) for name, ratio in QUANTILES}
     return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
-def _quantile(known: Reals, ratio: float) -> float:
+def quantile_of_sorted(known: Reals, ratio: float) -> float:
     """Quantile of sorted values, linear between two; infinite where either is."""
     at = ratio * (len(known) - 1)
     low = math.floor(at)

@@ -16,6 +16,8 @@ from transforms.planner.replay.verdict import OVERLOADED, verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from transforms.planner.replay.replay_options import ReplayOptions
     from transforms.planner.replay.replay_trace import ReplayTrace
     from transforms.planner.replay.replay_types import ReplayResult, Settings
@@ -85,8 +87,12 @@ def _is_kept(trace: ReplayTrace, settings: Settings, costs: StepCosts, options: 
 
 def attained(result: ReplayResult, options: ReplayOptions) -> float:
     """Share of the requests sent that kept both objectives; what was refused, left or failed missed them."""
-    found = latencies(result)
     is_sent = result.status != Status.NOT_SENT
-    is_kept = (result.status == Status.COMPLETED) & (found["ttft_s"] <= options.ttft_p95_s)
-    is_kept &= np.isnan(found["tpot_s"]) | (found["tpot_s"] <= options.tpot_p95_s)
-    return float(is_kept.sum() / max(is_sent.sum(), 1))
+    return float(kept_both(result, options.ttft_p95_s, options.tpot_p95_s).sum() / max(is_sent.sum(), 1))
+
+
+def kept_both(result: ReplayResult, ttft_p95_s: float, tpot_p95_s: float) -> NDArray[np.bool_]:
+    """Whether each request was answered with its first token and its mean time per further token within these."""
+    found = latencies(result)
+    is_kept: NDArray[np.bool_] = (result.status == Status.COMPLETED) & (found["ttft_s"] <= ttft_p95_s)
+    return is_kept & (np.isnan(found["tpot_s"]) | (found["tpot_s"] <= tpot_p95_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from transforms.planner.residency.occupancy import HOUR_S, hour_peaks
 from transforms.planner.residency.pace import decode_work_s, prefill_work_s
 from transforms.planner.residency.sweep import MICROS, Sweep
 from transforms.planner.sizing.latency_estimate import floor_text, replicas_for
+from transforms.planner.sizing.replay_week import FULL_WINDOW_REQUESTS
 from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from transforms.planner.residency.pace import Pace
     from transforms.planner.residency.timeline import Timeline
     from transforms.planner.residency.traffic import Window
+    from transforms.planner.sizing.latency_by_replay import LatencyReplay
     from transforms.planner.sizing.latency_estimate import Traffic
     from transforms.planner.sizing.replica import Replica
     from transforms.planner.steps.step_time import Number
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     Reals = NDArray[np.float64]
 
 DAY_S = 86_400
-FULL_WINDOW_REQUESTS = 200
-"""Windows with fewer requests do not judge an objective: their 95 % quantile says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +52,31 @@ class LatencyDemand:
     """Traffic of the window that asks for most on each day; None on days that no window judges."""
     is_thin: bool
     """No window has enough requests to judge an objective: the fullest one was taken."""
+    closed_replicas: int | None = None
+    """What the closed forms came to, where `replicas` comes from replays."""
+    replay: LatencyReplay | None = None
+    """What stands behind `replicas`; None where they come from the closed forms."""
 
     def floor_text(self, replica: Replica) -> str | None:
         """Why no number of replicas meets the objectives; None where some number does."""
-        return None if self.replicas is not None or self.window is None else floor_text(self.window.traffic, replica)
+        if self.replicas is not None or self.window is None:
+            return None
+        return self.replay.floor_text if self.replay is not None else floor_text(self.window.traffic, replica)
 
     def replicas_of_day(self, day: int, factor: float, replica: Replica) -> int:
-        """Replicas for the most demanding window of `day` with `factor` times as many requests; 0 without one."""
+        """Replicas for the most demanding window of `day` with `factor` times as many requests; 0 without one.
+
+        By the closed forms, times what replays of the week come to against them.
+        """
         traffic = self.by_day[day]
-        return 0 if traffic is None else replicas_for(traffic.denser(factor), replica) or 0
+        if traffic is None:
+            return 0
+        found = replicas_for(traffic.denser(factor), replica)
+        if self.replay is None or self.replicas is None:
+            return found or 0
+        if found is None or self.closed_replicas is None:
+            return self.replicas
+        return math.ceil(found * self.replicas / self.closed_replicas)
 
 
 def week_peak(series: Reals) -> Peak:

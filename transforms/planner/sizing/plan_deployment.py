@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from transforms.planner.provenance import ASSUMED, MEASURED, MODELLED, weakest
 from transforms.planner.residency.kv_time_table import kv_time_rows
 from transforms.planner.residency.occupancy import residency_windows
 from transforms.planner.sizing.demands_of_week import demands_of_week
+from transforms.planner.sizing.latency_by_replay import latency_by_replay, latency_of_fleet, quantile_function
 from transforms.planner.sizing.latency_estimate import latency
 from transforms.planner.sizing.plan_notes import plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
@@ -29,7 +31,7 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 def plan_deployment(workload: Workload, site: Site, calibration: Calibration, run_id: str) -> dict[str, pl.DataFrame]:
     """Every plan table for `workload` on the fleet of `site`: name → rows in the order of its grain."""
-    found = demands_of_week(workload, site.replica, site.now_replicas)
+    found = replayed_demands(workload, site)
     keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
     modelled = {**keys, "provenance": weakest(MODELLED, site.replica.step.provenance)}
     return {
@@ -47,6 +49,13 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
 
 
 def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFrame:
+def replayed_demands(workload: Workload, site: Site) -> WeekDemands:
+    """What `workload` asks of `site`, its latency demand by replay where one is possible."""
+    found = demands_of_week(workload, site.replica, site.now_replicas)
+    latency = latency_by_replay(workload, site.replica, found.latency, site.now_replicas, site.seed)
+    return replace(found, latency=latency)
+
+
     """Rows of plan_residency between the first and the last 5 minutes in which anything resides at either pace."""
     start = week_start(workload.week)
     is_logged = not found.observed.is_modelled.any()
@@ -83,14 +92,19 @@ def _notes(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str,
 
 
 def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
-    """Modelled latency of today's fleet in the most demanding window; NULL where it does not keep up.
+    """Latency of today's fleet in the most demanding window: replayed, else by closed forms; NULL where not answered.
 
     Logged latency stands in dist_latency; nothing of it is repeated here.
     """
     window = found.latency.window
     if window is None or not window.traffic.requests_per_s or not site.now_replicas:
         return []
-    today = latency(window.traffic, site.replica, site.now_replicas)
+    if found.latency.replay is not None:
+        timed = latency_of_fleet(found.latency.replay, site.now_replicas)
+        quantiles = {name: quantile_function(timed[f"{name}_s"]) for name in ("ttft", "queue", "tpot", "e2e")}
+    else:
+        today = latency(window.traffic, site.replica, site.now_replicas)
+        quantiles = {"ttft": today.ttft_s, "queue": today.queue_s, "tpot": lambda _ratio: today.tpot_s}
     return [
         {
             "measure": measure,
@@ -100,11 +114,8 @@ def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
             "source": "modelled",
         }
         for ratio in QUANTILES
-        for measure, value_s in (
-            ("ttft", today.ttft_s(ratio)),
-            ("queue", today.queue_s(ratio)),
-            ("tpot", today.tpot_s),
-        )
+        for measure, quantile in quantiles.items()
+        for value_s in (quantile(ratio),)
     ]
 
 
@@ -134,6 +145,8 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
         ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
     if site.replica.gpus > 1:
+    if found.latency.replay is not None:
+        rows.append(("router", ROUTER, "", ASSUMED, "the log does not say which router it came through"))
         rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
     if site.price is not None:
         price = f"{site.price.usd_per_hour:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,12 +63,41 @@ def _promises(found: WeekDemands, site: Site) -> Iterator[Note]:
     floor = found.latency.floor_text(site.replica)
     if floor is not None:
         yield Note("slo_unreachable", "latency", floor)
-    if found.latency.is_thin:
-        text = f"no window of {site.replica.window_s} s has 200 requests; the fullest one was judged"
-        yield Note("few_requests", "latency", text)
+    yield from _judged(found, site)
     if not found.pace.is_tpot_met:
         text = "a full KV pool cannot be read within tpot_p95_s: batches stay below it"
         yield Note("batch_below_pool", "compute", text)
+
+
+def _judged(found: WeekDemands, site: Site) -> Iterator[Note]:
+    """How the latency demand came about: by replay, or why not."""
+    latency = found.latency
+    if latency.is_thin:
+        text = f"no window of {site.replica.window_s} s has 200 requests; the fullest one was judged, by closed forms"
+        yield Note("few_requests", "latency", text)
+    elif latency.replay is None:
+        yield Note(
+            "not_replayed", "latency", "judged by closed forms: the replay does not model this engine or traffic"
+        )
+        return
+    if latency.replay is None:
+        return
+    replay, count = latency.replay, latency.replicas
+    if count is not None:
+        below = "" if replay.below_ratio is None else f", with one fewer {_percent(replay.below_ratio)}"
+        text = (
+            f"replayed: with {count} replica{'s' * (count > 1)} {_percent(replay.attained_ratio)} of the requests of "
+            f"the hardest {site.replica.window_s} s keep both objectives{below} (95 % must)"
+        )
+        yield Note("latency_replayed", "latency", text)
+    if replay.drawn_outputs:
+        text = "outputs of unknown length drawn from known ones for the replay"
+        yield Note("outputs_drawn", "latency", f"{replay.drawn_outputs:,} {text}", replay.drawn_outputs)
+
+
+def _percent(ratio: float) -> str:
+    """A ratio as percent, rounded down: 94.99 % never reads as 95 %."""
+    return f"{math.floor(1000 * ratio) / 10:g} %"
 
 
 def _assumed(site: Site) -> Iterator[Note]:

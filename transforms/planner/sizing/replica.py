@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from transforms.fleet import Engine
 
 if TYPE_CHECKING:
     from transforms.planner.memory.kv_result import KvGroup
+    from transforms.planner.replay.replay_types import Pool
     from transforms.planner.steps.step_time import StepModel
 
 
@@ -29,3 +32,9 @@ class Replica:
     tpot_p95_s: float
     window_s: int
     """Span the objective is judged over."""
+    engine: Engine = field(default_factory=Engine)
+    """What schedules: its release and its switches; the limits above are those that count."""
+    pool: Pool | None = None
+    """KV memory as the replay holds it; None: the capacity above, whole blocks."""
+    mixed_context_factor: float = 0.0
+    """Of the replay's step costs: context read once more in steps that also prefill."""
