@@ -21,6 +21,7 @@ from flows.lake import manifest_path
 from flows.lake_files import write_table
 from flows.printing import print_note
 from flows.warehouse import published
+from flows.weeks import weeks_before
 from transforms.errors import DataError, HomeError
 from transforms.planner.sizing.gpus import Terms
 from transforms.planner.replay.replay_settings import kv_pool
@@ -29,6 +30,7 @@ from transforms.planner.sizing.plan_replicas import Price, Site
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
 from transforms.planner.sizing.replica import Replica
 from transforms.planner.steps.hardware import step_model
+from transforms.planner.weeks.week_tables import with_weeks
 from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS, make_workload, week_start
 
 if TYPE_CHECKING:
@@ -95,7 +97,10 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
             for one in placed:
                 workload = read_workload(connection, one.deployment.name, each)
                 calibration = deployment_calibration(one, fleet, catalog)
-                plans.append(plan_deployment(workload, site_of(one, fleet, catalog, covered_s), calibration, run_id))
+                site = site_of(one, fleet, catalog, covered_s)
+                weeks_known = weeks_before(connection, one.deployment.name, each, fleet.fleet.planning, read_workload)
+                planned = plan_deployment(workload, site, calibration, run_id)
+                plans.append(with_weeks(planned, workload, site, weeks_known, run_id))
                 advance()
             _write(home, each, plans)
     return chosen

@@ -16,7 +16,7 @@ from transforms.planner.sizing.latency_by_replay import latency_by_replay, laten
 from transforms.planner.sizing.latency_estimate import latency
 from transforms.planner.sizing.plan_notes import plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
-from transforms.planner.sizing.plan_tables import TODAY, empty_plan_table, plan_frame, plan_rows
+from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.steps.batch_curve import batch_curve
 from transforms.workload import week_start
 
@@ -44,7 +44,7 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
         "plan_batch_curve": _batch_curve(found, site, modelled),
         "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
         "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
-        **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", "plan_forecasts")},
+        **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", *WEEKS_TABLES)},
     }
 
 

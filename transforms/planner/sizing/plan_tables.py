@@ -147,6 +147,17 @@ _FORECASTS: dict[str, pl.DataType] = {
     "order_by_date": pl.Date(),
 }
 
+_CHANGES: dict[str, pl.DataType] = {
+    "previous_week": _TEXT,
+    "mover": _TEXT,  # rate | lengths | mix | burstiness | cache_hits | tool_waits | residual
+    "previous_kv_time_byte_s": _REAL,
+    "kv_time_byte_s": _REAL,
+    "kv_time_part_byte_s": _REAL,
+    "previous_demand_gpus": _REAL,
+    "demand_gpus": _REAL,
+    "demand_part_gpus": _REAL,
+}
+
 _ASSUMPTIONS: dict[str, pl.DataType] = {
     "name": _TEXT,
     "value_text": _TEXT,
@@ -170,6 +181,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_scenarios": (_SCENARIOS, ("setting", "setting_text")),
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
+    "plan_changes": (_CHANGES, ("mover",)),
     "plan_assumptions": (_ASSUMPTIONS, ("name",)),
     "plan_notes": (_NOTES, ("code",)),
 }
@@ -178,6 +190,9 @@ PLAN_TABLES: dict[str, dict[str, pl.DataType]] = {
     name: {**_KEYS, **body, "provenance": _TEXT} for name, (body, _order) in _BODIES.items()
 }
 """Table name -> column -> type, in file order. Every row has run_id, week, deployment_id, scenario_id, provenance."""
+
+WEEKS_TABLES = ("plan_changes", "plan_forecasts")
+"""Tables that look at more than one week: a plan of one week leaves them empty."""
 
 PLAN_GRAINS: dict[str, tuple[str, ...]] = {name: (*list(_KEYS)[1:], *order) for name, (_body, order) in _BODIES.items()}
 """Table name -> the columns that name one row, which is also the order of rows in the file."""
