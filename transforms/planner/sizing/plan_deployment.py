@@ -17,6 +17,7 @@ from transforms.planner.sizing.latency_estimate import latency
 from transforms.planner.sizing.plan_notes import plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
+from transforms.planner.sizing.replay_week import ROUTER
 from transforms.planner.steps.batch_curve import batch_curve
 from transforms.workload import week_start
 
@@ -48,7 +49,6 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
     }
 
 
-def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFrame:
 def replayed_demands(workload: Workload, site: Site) -> WeekDemands:
     """What `workload` asks of `site`, its latency demand by replay where one is possible."""
     found = demands_of_week(workload, site.replica, site.now_replicas)
@@ -56,6 +56,7 @@ def replayed_demands(workload: Workload, site: Site) -> WeekDemands:
     return replace(found, latency=latency)
 
 
+def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFrame:
     """Rows of plan_residency between the first and the last 5 minutes in which anything resides at either pace."""
     start = week_start(workload.week)
     is_logged = not found.observed.is_modelled.any()
@@ -144,9 +145,9 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
         ("step_time_error_ratio", f"{calibration.tpot_error_ratio:.3g}", "ratio", fitted, apart),
         ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
-    if site.replica.gpus > 1:
     if found.latency.replay is not None:
         rows.append(("router", ROUTER, "", ASSUMED, "the log does not say which router it came through"))
+    if site.replica.gpus > 1:
         rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
     if site.price is not None:
         price = f"{site.price.usd_per_hour:g}"
