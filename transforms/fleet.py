@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from transforms.errors import ConfigError, nearest
 from transforms.fleet_limits import check_limits
+from transforms.fleet_running import Publish, Schedule, Warehouse
 from transforms.source_settings import check_settings
 
 T = TypeVar("T")
@@ -115,33 +116,6 @@ class Planning:
     lead_time_days: int = 30
     horizon_weeks: int = 8
     timezone: str = "UTC"
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """`[schedule]`: when `kvledger serve` runs what, as cron lines in `timezone` (default: that of `[planning]`).
-
-    An empty line is never.
-    """
-
-    review: str = "0 6 * * mon"
-    ingest: str = "30 2 * * *"
-    timezone: str | None = None
-
-
-@dataclass(frozen=True)
-class Warehouse:
-    """`[warehouse]`: how many earlier warehouses stay beside the published one."""
-
-    keep_versions: int = 1
-
-
-@dataclass(frozen=True)
-class Publish:
-    """`[publish]`: the object store (`s3://…`) that a review's report, warehouse and marts go to, and the `lake`."""
-
-    to: str | None = None
-    lake: bool = False
 
 
 @dataclass(frozen=True)
