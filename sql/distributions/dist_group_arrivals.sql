@@ -1,56 +1,60 @@
 -- One row per week, grouping (model or tenant), member of it and counting window: how its requests arrive.
 -- grain: week, grouping_name, member, window_s
 -- incremental: week
-with seconds as (
-    select
-        week, date_trunc('second', arrived_at) as second_at,
-        coalesce(model, '(none)') as model, coalesce(tenant, '(none)') as tenant,
-        count(*) as requests
-    from fct_requests
-    where served_by <> 'gateway_cache'
-    group by all
-),
-
-members as (
-    select week, 'model' as grouping_name, model as member, second_at, sum(requests) as requests
-    from seconds
-    group by all
+-- Each window is counted from the next smaller one; a week holds whole ones of every size; quiet ones count.
+with arrivals as (
+    select 'model' as kind, model as member, arrived_at from fct_requests where served_by <> 'gateway_cache'
     union all
-    select week, 'tenant' as grouping_name, tenant as member, second_at, sum(requests) as requests
-    from seconds
+    select 'tenant' as kind, tenant as member, arrived_at from fct_requests where served_by <> 'gateway_cache'
+),
+
+seconds as (
+    select kind, coalesce(member, '(none)') as member, date_trunc('second', arrived_at) as begun_at, count(*) as n
+    from arrivals
     group by all
 ),
 
-sizes as (
-    select unnest([1, 10, 60, 300, 3600]) as window_s
+tens as (
+    select kind, member, time_bucket(interval 10 second, begun_at) as begun_at, sum(n) as n from seconds group by all
+),
+
+minutes as (
+    select kind, member, date_trunc('minute', begun_at) as begun_at, sum(n) as n from tens group by all
+),
+
+fives as (
+    select kind, member, time_bucket(interval 5 minute, begun_at) as begun_at, sum(n) as n from minutes group by all
+),
+
+hours as (
+    select kind, member, date_trunc('hour', begun_at) as begun_at, sum(n) as n from fives group by all
 ),
 
 windows as (
-    select
-        members.week, members.grouping_name, members.member, sizes.window_s,
-        time_bucket(to_seconds(sizes.window_s), members.second_at) as started_at,
-        sum(members.requests) as arrivals
-    from members
-    cross join sizes
-    group by all
+    select 1 as window_s, * from seconds
+    union all
+    select 10 as window_s, * from tens
+    union all
+    select 60 as window_s, * from minutes
+    union all
+    select 300 as window_s, * from fives
+    union all
+    select 3600 as window_s, * from hours
 ),
 
--- windows of the covered time, quiet ones included
-covered as (
-    select sizes.window_s, coverage.week, greatest(coverage.covered_s / sizes.window_s, 1) as windows
-    from dist_coverage as coverage
-    cross join sizes
+sums as (
+    select
+        kind, member, window_s, date_trunc('week', begun_at) as week_at,
+        cast(sum(n) as bigint) as requests, cast(max(n) as bigint) as peak, cast(sum(n * n) as double) as squares
+    from windows
+    group by all
 )
 
 select
-    windows.week, windows.grouping_name, windows.member, windows.window_s,
-    cast(sum(windows.arrivals) as bigint) as requests,
-    sum(windows.arrivals) / any_value(covered.windows) as arrivals_mean_requests,
-    cast(max(windows.arrivals) as bigint) as arrivals_peak_requests,
-    max(windows.arrivals) / (sum(windows.arrivals) / any_value(covered.windows)) as peak_to_mean_factor,
-    cast(sum(windows.arrivals * windows.arrivals) as double) / sum(windows.arrivals)
-    - sum(windows.arrivals) / any_value(covered.windows) as dispersion_factor
-from windows
-inner join covered on windows.week = covered.week and windows.window_s = covered.window_s
-group by windows.week, windows.grouping_name, windows.member, windows.window_s
-order by windows.week, windows.grouping_name, windows.member, windows.window_s
+    coverage.week, sums.kind as grouping_name, sums.member, sums.window_s, sums.requests,
+    sums.requests / greatest(coverage.covered_s / sums.window_s, 1) as arrivals_mean_requests,
+    sums.peak as arrivals_peak_requests,
+    sums.peak / (sums.requests / greatest(coverage.covered_s / sums.window_s, 1)) as peak_to_mean_factor,
+    sums.squares / sums.requests - sums.requests / greatest(coverage.covered_s / sums.window_s, 1) as dispersion_factor
+from sums
+inner join dist_coverage as coverage on strftime(sums.week_at, '%G-W%V') = coverage.week
