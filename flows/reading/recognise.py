@@ -111,6 +111,15 @@ SWE_AGENT = "a SWE-agent trajectory has no request times and no tokens per reque
 OPENHANDS = (
     "an OpenHands output has no arrival times of its model calls; ingest the gateway's log or OTLP traces instead"
 )
+TRAJECTORY = (
+    "an agent's trajectory without the times of its model calls; ingest the gateway's log or the agent's OTLP traces "
+    "instead"
+)
+CHATS = "chats without times and tokens are no traffic; ingest the log of the gateway or engine that answered them"
+ACCESS_LOG = (
+    "an access log has no tokens; ingest the gateway's log, the engine's OTLP traces (format otel), or map a log that "
+    "has token counts (format mapped)"
+)
 USAGE_TOTALS = (
     "the usage API's buckets are totals, not requests; ingest the gateway's log or logged responses (format openai)"
 )
@@ -133,6 +142,7 @@ UNFIT_TEXTS = (
         VLLM_TEXT,
     ),
     (("obj=GenerateReqInput(", "Prefill batch", "Decode batch", "server_args=ServerArgs("), SGLANG_TEXT),
+    (('HTTP/1.0"', 'HTTP/1.1"', 'HTTP/2"', 'HTTP/2.0"', 'HTTP/3.0"'), ACCESS_LOG),
 )
 """Logs that cannot serve: words that give a line of text away, and what would serve."""
 UNFIT_RECORDS = (
@@ -141,9 +151,13 @@ UNFIT_RECORDS = (
     (frozenset({"trajectory", "history"}), SWE_AGENT),
     (frozenset({"instance_id", "history", "metrics"}), OPENHANDS),
     (frozenset({"instance_id", "test_result", "metrics"}), OPENHANDS),
+    (frozenset({"messages", "info", "trajectory_format"}), TRAJECTORY),
+    (frozenset({"steps", "agent", "schema_version"}), TRAJECTORY),
     (frozenset({"start_time", "end_time", "results", "object"}), USAGE_TOTALS),
     (frozenset({"data", "has_more", "next_page"}), USAGE_TOTALS),
     (frozenset({"request_throughput", "request_latency", "input_config"}), AIPERF_TOTALS),
     (frozenset({"load_summary", "successes", "failures"}), INFERENCE_PERF_TOTALS),
+    (frozenset({"messages"}), CHATS),
+    (frozenset({"conversations"}), CHATS),
 )
 """The same for JSON: keys that stand in one record."""

@@ -150,6 +150,15 @@ def test_pickles_are_never_loaded(tmp_path, form):
             "[2026-03-01 10:00:00] Finish: obj=GenerateReqInput(rid='a'), out={}\n",
             "log-requests-format json",
         ),
+        ("mini.json", '{"messages":[],"info":{},"trajectory_format":"mini-swe-agent-1"}', "without the times"),
+        ("atif.json", '{"schema_version":"ATIF-v1.2","agent":{},"steps":[{"step_id":1}]}', "without the times"),
+        ("chats.jsonl", '{"messages":[{"role":"user","content":"a"}]}\n' * 2, "are no traffic"),
+        ("sharegpt.json", '[{"id":"a","conversations":[{"from":"human","value":"b"}]}]', "are no traffic"),
+        (
+            "access.log",
+            '10.0.0.1 - - [02/Jan/2026:10:00:00 +0000] "POST /v1/chat/completions HTTP/1.1" 200 12 "-" "x" 0.5\n',
+            "an access log has no tokens",
+        ),
     ],
 )
 def test_other_logs_that_cannot_serve_say_what_would(tmp_path, name, text, words):

@@ -42,6 +42,8 @@ FIELDS = INPUTS | {
     "context_mode", "request_id", "model", "priority", "strict_priority", "policy_class", "output_token_ids",
 }  # fmt: skip
 """Fields of aiperf's MooncakeTrace and of dynamo's MooncakeRow."""
+TIMED = frozenset({"timestamp", "delay", "delay_ms", "session_id", "output_length"})
+"""Of these a line without input_length has one, else it is a chat of some dataset."""
 ASSUMED_ARRIVAL = "assumed_arrival"
 DELTA_PROMPT = "delta_prompt"
 DELTA_SUSPECTED = "delta_suspected"
@@ -62,6 +64,8 @@ def recognise(head: Head) -> str | None:
     """Why `head` looks like an AIPerf trace: its fields alone, with a session, a delay or a prompt in words."""
     found = [record for record in head.records if len(INPUTS & record.keys()) == 1]
     if not found or len(found) < len(head.records) or any(record.keys() - FIELDS for record in found):
+        return None
+    if all("input_length" not in record and not record.keys() & TIMED for record in found):
         return None
     own = sorted({key for record in found for key in record.keys() & {"session_id", "delay", "delay_ms"}})
     is_worded = any("output_length" in record and "input_length" not in record for record in found)
