@@ -23,11 +23,11 @@ from flows.printing import print_note
 from flows.warehouse import published
 from flows.weeks import weeks_before
 from transforms.errors import DataError, HomeError
-from transforms.planner.sizing.gpus import Terms
 from transforms.planner.replay.replay_settings import kv_pool
+from transforms.planner.sizing.gpus import Terms
 from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.planner.sizing.plan_replicas import Price, Site
-from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
+from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table
 from transforms.planner.sizing.replica import Replica
 from transforms.planner.steps.hardware import step_model
 from transforms.planner.weeks.week_tables import with_weeks
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 SEED = 20_240_101
 """Seed of every draw a plan makes; part of its run_id."""
+
+SCENARIOS = "plan_scenarios"
+"""The plan table that what-ifs fill, not plans."""
 
 SLO_TARGETS = ("ttft_p95_s", "tpot_p95_s")
 
@@ -84,15 +87,15 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
     The week with rows before it is planned too where it has no plan of the same inputs, so that like is held to like.
     DataError where the week has no rows or the facts were built for another fleet file.
     """
-    chosen, earlier = _weeks(connection, week)
+    chosen, earlier = weeks_of(connection, week)
     weeks = [w for w in (earlier, chosen) if w and (w == chosen or not _is_planned(home, fleet, catalog, w))]
     placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
     check_facts(connection, placed)
     use_kernel_cache(print_note)
     with progress("planning", len(weeks) * len(placed)) as advance:
         for each in weeks:
-            run_id = _run_id(home, fleet, catalog, each)
-            covered_s = _covered_s(connection, each)
+            run_id = run_id_of(home, fleet, catalog, each)
+            covered_s = covered_s_of(connection, each)
             plans = []
             for one in placed:
                 workload = read_workload(connection, one.deployment.name, each)
@@ -109,9 +112,9 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connecti
 def published_plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None) -> str | None:
     """The week to review, where the published warehouse holds its plan and the one before under the inputs of now."""
     with published(home) as connection:
-        chosen, earlier = _weeks(connection, week)
+        chosen, earlier = weeks_of(connection, week)
         held = dict(connection.execute("select distinct week, run_id from plan_replicas").fetchall())
-    wanted = {each: _run_id(home, fleet, catalog, each) for each in (earlier, chosen) if each}
+    wanted = {each: run_id_of(home, fleet, catalog, each) for each in (earlier, chosen) if each}
     return chosen if wanted.items() <= held.items() else None
 
 
@@ -154,6 +157,9 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         ttft_p95_s=placed.deployment.slo.ttft_p95_s,
         tpot_p95_s=placed.deployment.slo.tpot_p95_s,
         window_s=max(1, round(placed.window_s)),
+        engine=engine,
+        pool=kv_pool(account).pool,
+        mixed_context_factor=calibration.mixed_context_factor,
     )
     return Site(
         replica=replica,
@@ -162,9 +168,6 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         headroom_ratio=planning.headroom_ratio,
         price=_price(placed, fleet, catalog),
         memory_provenance=placed.memory.provenance["kv_bytes"],
-        engine=engine,
-        pool=kv_pool(account).pool,
-        mixed_context_factor=calibration.mixed_context_factor,
         covered_s=covered_s,
         seed=SEED,
         assumed_slo=_assumed(placed.deployment.slo, SLO_TARGETS, given, "slo."),
@@ -187,7 +190,7 @@ def _price(placed: Placed, fleet: LoadedFleet, catalog: Catalog) -> Price | None
     return Price(usd, prices.provenance, prices.sources.get(placed.gpu.name, "catalog"))
 
 
-def _weeks(connection: duckdb.DuckDBPyConnection, week: str | None) -> tuple[str, str | None]:
+def weeks_of(connection: duckdb.DuckDBPyConnection, week: str | None) -> tuple[str, str | None]:
     """`week`, checked, or the latest with rows, and the one with rows before it; DataError names the covered range."""
     covered = connection.execute(
         "select week, covered_from_at, covered_to_at from dist_coverage order by week"
@@ -206,12 +209,13 @@ def _weeks(connection: duckdb.DuckDBPyConnection, week: str | None) -> tuple[str
     return known[place_of], known[place_of - 1] if place_of else None
 
 
-def _covered_s(connection: duckdb.DuckDBPyConnection, week: str) -> float:
+def covered_s_of(connection: duckdb.DuckDBPyConnection, week: str) -> float:
+    """Seconds of `week` that the logs cover."""
     rows = connection.execute("select covered_s from dist_coverage where week = ?", [week]).fetchall()
     return float(rows[0][0]) if rows and rows[0][0] is not None else 0.0
 
 
-def _check_facts(connection: duckdb.DuckDBPyConnection, placed: list[Placed]) -> None:
+def check_facts(connection: duckdb.DuckDBPyConnection, placed: list[Placed]) -> None:
     """Refuse facts that were built for other deployments than those of the fleet file."""
     wanted = sorted(tuple(deployment_row(one)[column] for column in _PLAN_FACTS) for one in placed)
     built = connection.execute(f"select {', '.join(_PLAN_FACTS)} from dim_deployments order by 1").fetchall()  # noqa: S608
@@ -219,7 +223,7 @@ def _check_facts(connection: duckdb.DuckDBPyConnection, placed: list[Placed]) ->
         raise DataError("the warehouse was built for another fleet file; run kvledger build (or kvledger review) first")
 
 
-def _run_id(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
+def run_id_of(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> str:
     """First 12 hex digits of sha256 over everything a plan depends on."""
     deployments = fleet.fleet.deployments
     digest = hashlib.sha256()
@@ -246,25 +250,27 @@ def _calibrations(fleet: LoadedFleet, catalog: Catalog) -> list[Path]:
 
 def _is_planned(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str) -> bool:
     """Whether HOME/plans has `week` under the inputs of now."""
-    path = _folder(home, week) / "plan_replicas.parquet"
+    path = plan_folder(home, week) / "plan_replicas.parquet"
     if not path.is_file():
         return False
     with plan_damage_named(home):
         found = set(pl.read_parquet(path, columns=["run_id"])["run_id"])
-    return found == {_run_id(home, fleet, catalog, week)}
+    return found == {run_id_of(home, fleet, catalog, week)}
 
 
-def _folder(home: Home, week: str) -> Path:
+def plan_folder(home: Home, week: str) -> Path:
+    """Folder with the plan tables of `week`."""
     return home.plans / f"week={week}"
 
 
 def _write(home: Home, week: str, plans: list[dict[str, pl.DataFrame]]) -> None:
     """Write every plan table of `week` aside and rename each into place; HomeError where that cannot be done."""
-    folder, aside = _folder(home, week), home.plans / f".writing-{os.getpid()}"
+    folder, aside = plan_folder(home, week), home.plans / f".writing-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in PLAN_TABLES:
-            write_table(_table(name, plans), aside / f"{name}.parquet")
+            table = _table(name, plans) if name != SCENARIOS else former_scenarios(home, week)
+            write_table(table, aside / f"{name}.parquet")
         for name in PLAN_TABLES:
             (aside / f"{name}.parquet").replace(folder / f"{name}.parquet")
     except OSError as error:
@@ -273,6 +279,19 @@ def _write(home: Home, week: str, plans: list[dict[str, pl.DataFrame]]) -> None:
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def former_scenarios(home: Home, week: str) -> pl.DataFrame:
+    """Rows of plan_scenarios of `week`: what-ifs outlive the plan they were asked beside."""
+    path, schema = plan_folder(home, week) / f"{SCENARIOS}.parquet", PLAN_TABLES[SCENARIOS]
+    if not path.is_file():
+        return empty_plan_table(SCENARIOS)
+    with plan_damage_named(home):
+        found = pl.read_parquet(path)
+    return found.select(
+        (pl.col(name) if name in found.columns else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in schema.items()
+    )
 
 
 def _table(name: str, plans: list[dict[str, pl.DataFrame]]) -> pl.DataFrame:
