@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports import source_tables, tables
+from reports import capacity_tables, source_tables, tables
 from reports.blocks import Chart, Table, text
 from reports.charts.arrivals import rate_chart, rhythm_chart
 from reports.charts.batch_curve import batch_charts
+from reports.charts.bursts import dispersion_chart, peak_charts
 from reports.charts.histogram import length_chart, wait_chart
 from reports.charts.kv_time import deployment_chart, tenant_chart
 from reports.charts.latency import latency_chart
 from reports.charts.residency import residency_chart
 from reports.marts import ALL, Marts, only, rows
+from reports.outlook import outlook_sections
 from reports.page import Chapter, Section
 from reports.printed import sentence, shortened
 from reports.words import LABELS
@@ -51,12 +53,15 @@ def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter
                 "Arrivals",
                 _drawn(
                     rate_chart(marts, deployment_id, f"{chart_id}-arrivals"),
+                    *peak_charts(marts, deployment_id, f"{chart_id}-busiest"),
                     rhythm_chart(marts, deployment_id, f"{chart_id}-rhythm"),
+                    dispersion_chart(marts, deployment_id, f"{chart_id}-dispersion"),
                 ),
                 (tables.arrivals(marts, deployment_id),),
                 is_wide=True,
             ),
             _felt(marts, deployment_id, chart_id),
+            *outlook_sections(marts, deployment_id, chart_id),
         ),
     )
 
@@ -123,7 +128,12 @@ def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
             tenant_chart(marts, deployment_id, f"{chart_id}-tenants"),
             *batch_charts(marts, deployment_id, f"{chart_id}-batch"),
         ),
-        (tables.demands(marts, deployment_id), tables.memory(marts, deployment_id)),
+        (
+            tables.demands(marts, deployment_id),
+            tables.memory(marts, deployment_id),
+            capacity_tables.capacity(marts, deployment_id),
+            capacity_tables.batches(marts, deployment_id),
+        ),
         is_wide=True,
     )
 

@@ -17,7 +17,7 @@ _BLANKS = re.compile(r"\s+")
 
 def markdown(page: Page) -> str:
     """The whole text: the headline, the table of decisions, reasons, warnings, then every printed table."""
-    lines = [f"# Capacity review {page.week}: {_headline(page)}", ""]
+    lines = [f"# {page.title} {page.week}: {_headline(page)}", ""]
     lines += [f"{escaped(page.days)} · {escaped(page.coverage)} · run {page.run_id}", ""]
     lines += [*_table(page.decisions), ""]
     lines += [f"{escaped(page.fleet)}.", ""] if page.fleet else []
@@ -52,6 +52,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     yield f"**{escaped(verdict.short_name)}** ({escaped(what)}): {escaped(facts)}."
     yield ""
     yield from (f"- {escaped(label)}: {escaped(words)}" for label, words in verdict.reasons)
+    yield from (f"- Worth doing: {escaped(words)}" for words in verdict.actions)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -24,6 +24,12 @@ def rows(marts: Marts, table: str, **equal: str | None) -> pl.DataFrame:
     return frame.filter(*(pl.col(name).eq_missing(pl.lit(value)) for name, value in equal.items()))
 
 
+def some(marts: Marts, table: str, **equal: str | None) -> pl.DataFrame | None:
+    """Rows of `table` under `equal`; None where there are none, or no such table: what has rows is reported."""
+    frame = rows(marts, table, **equal) if table in marts else pl.DataFrame()
+    return None if frame.is_empty() else frame
+
+
 def only(marts: Marts, table: str, **equal: str | None) -> Mapping[str, Any]:
     """The first row of `table` under `equal` as a mapping; every column None where there is no such row."""
     frame = rows(marts, table, **equal)

@@ -34,6 +34,7 @@ class Verdict:
     facts: tuple[tuple[str, str], ...]
     reasons: tuple[tuple[str, str], ...]
     chart: Chart | None = None
+    actions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Page:
-    """One week's review."""
+    """One week's review, or what-ifs on it."""
 
     week: str
     days: str
@@ -77,3 +78,4 @@ class Page:
     legend: str
     chapters: tuple[Chapter, ...]
     first_warnings: int = 3
+    title: str = "Capacity review"

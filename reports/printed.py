@@ -99,6 +99,11 @@ def change(ratio: float | None) -> str:
     return f"+{percent(ratio)}" if ratio > 0 else percent(ratio)
 
 
+def signed(value: float | None) -> str:
+    """A difference with its sign, three significant digits: 2.31 → "+2.31"; "–" if unknown."""
+    return f"+{figure(value)}" if value is not None and value > 0 else figure(value)
+
+
 def seconds(value_s: float | None) -> str:
     """A duration in the unit that suits it: ms, s, min or h."""
     if value_s is None:
@@ -138,6 +143,11 @@ def moment(value: datetime | None) -> str:
         return UNKNOWN
     utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return f"{utc:%a} {utc.day} {utc:%b %H:%M} UTC"
+
+
+def day(value: date | None) -> str:
+    """A date as "Tue 14 Nov 2026"; "–" if unknown."""
+    return UNKNOWN if value is None else f"{value:%a} {value.day} {value:%b %Y}"
 
 
 def week_days(week: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reports.marts import ALL, Marts, only, rows
+from reports.marts import ALL, Marts, only, rows, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def summary(tables: Marts, week: str, report: str) -> dict[str, Any]:
             "covered_ratio": plain(covered["covered_ratio"]),
         },
         "requests": covered["requests"] or 0,
-        "decision": [_decision(row) for row in decision.iter_rows(named=True) if row["deployment_id"] != ALL],
+        "decision": [_decision(tables, row) for row in decision.iter_rows(named=True) if row["deployment_id"] != ALL],
         "fleet": _fleet(tables, covered),
         "warnings": _said(tables, "warning"),
         "notes": _said(tables, "note"),
@@ -59,7 +59,9 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _decision(row: dict[str, Any]) -> dict[str, Any]:
+def _decision(tables: Marts, row: dict[str, Any]) -> dict[str, Any]:
+    ahead = some(tables, "mart_growth", deployment_id=row["deployment_id"])
+    growth = {} if ahead is None else ahead.row(0, named=True)
     return {
         "deployment": row["deployment_id"],
         "gpus_needed": row["needed_gpus"],
@@ -78,7 +80,28 @@ def _decision(row: dict[str, Any]) -> dict[str, Any]:
         "slo": row["slo_floor_text"],
         "changed": row["change_text"],
         "confidence": row["confidence_text"],
+        "ahead": growth.get("growth_text"),
+        "run_out_date": plain(growth.get("run_out_date")),
+        "order_by_date": plain(growth.get("order_by_date")),
+        "actions": _actions(tables, row["deployment_id"]),
     }
+
+
+def _actions(tables: Marts, deployment_id: str) -> list[dict[str, Any]]:
+    """What is worth doing about a deployment, with what it saves and what it risks."""
+    frame = some(tables, "mart_actions", deployment_id=deployment_id)
+    listed = [] if frame is None else frame.sort("position").iter_rows(named=True)
+    return [
+        {
+            "action": action["action_text"],
+            "saving": action["saving_text"],
+            "risk": action["risk_text"],
+            "saving_gpus": action["saving_gpus"],
+            "saving_usd_per_hour": plain(action["saving_usd_per_hour"]),
+            "provenance": action["provenance"],
+        }
+        for action in listed
+    ]
 
 
 def _fleet(tables: Marts, covered: Mapping[str, Any]) -> dict[str, Any]:

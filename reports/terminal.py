@@ -22,7 +22,12 @@ def decision_lines(page: Page) -> tuple[str, ...]:
         lines += _lines(verdict, width)
     lines += [page.fleet] if page.fleet else []
     lines += [f"warning: {line}" for line in page.warnings]
-    return tuple(line.translate(_CONTROL) for line in lines)
+    return tuple(plain_line(line) for line in lines)
+
+
+def plain_line(line: str) -> str:
+    """`line` without characters that a terminal would obey."""
+    return line.translate(_CONTROL)
 
 
 def _lines(verdict: Verdict, width: int) -> list[str]:
@@ -32,4 +37,5 @@ def _lines(verdict: Verdict, width: int) -> list[str]:
     return [
         f"{verdict.short_name:<{width}}  {count}",
         *(f"{'':<{width}}  {words}" for _label, words in verdict.reasons),
+        *(f"{'':<{width}}  worth doing: {words}" for words in verdict.actions),
     ]

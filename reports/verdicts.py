@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from reports.blocks import text
 from reports.charts.decision import decision_chart
-from reports.marts import Marts, only, rows
+from reports.marts import Marts, only, rows, some
 from reports.page import Headline, Verdict
 from reports.printed import (
     UNKNOWN,
@@ -17,22 +19,23 @@ from reports.printed import (
     percent,
     sentence,
     shortened,
+    signed,
     usd,
     usd_per_hour,
     whole,
     yes_no,
 )
-from reports.words import demand_word
+from reports.words import demand_word, mover_word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import polars as pl
+    from collections.abc import Iterator, Mapping, Sequence
 
 ADD, UNMET, RELEASE, KEEP, IDLE = "add", "unmet", "release", "keep", "idle"
 KINDS = (ADD, UNMET, RELEASE, KEEP, IDLE)
 """What a deployment should do, the most urgent first."""
 ROLES = {ADD: "add", UNMET: "add", RELEASE: "release", KEEP: "need", IDLE: "need"}
+MOST_ACTIONS = 3
+"""Most actions of a deployment on the first screen."""
 MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
@@ -50,10 +53,7 @@ def verdicts(marts: Marts) -> tuple[Verdict, ...]:
     counts = [frame[name].max() for name in ("needed_gpus", "now_gpus", "high_gpus")]
     most = max((int(str(count)) for count in counts if count is not None), default=1)
     decided = sorted([*frame.iter_rows(named=True), *idle], key=_urgency)
-    return tuple(
-        _verdict(decision, only(marts, "dim_deployments", deployment_id=decision["deployment_id"]), most, number)
-        for number, decision in enumerate(decided)
-    )
+    return tuple(_verdict(marts, decision, most, number) for number, decision in enumerate(decided))
 
 
 def headline(marts: Marts, found: Sequence[Verdict]) -> tuple[Headline, ...]:
@@ -95,7 +95,7 @@ def _urgency(decision: Mapping[str, Any]) -> tuple[int, int, str]:
     return KINDS.index(_kind(decision["action_text"])), -abs(short), str(decision["deployment_id"])
 
 
-def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gpus: int, number: int) -> Verdict:
+def _verdict(marts: Marts, decision: Mapping[str, Any], most_gpus: int, number: int) -> Verdict:
     kind = _kind(decision["action_text"])
     name = str(decision["deployment_id"])
     has_counts = decision["now_gpus"] is not None
@@ -103,7 +103,7 @@ def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gp
     return Verdict(
         name=name,
         short_name=shortened(name, NAME_LENGTH),
-        what=_what(deployment),
+        what=_what(only(marts, "dim_deployments", deployment_id=name)),
         kind=kind,
         action=text(decision["action_text"]),
         needed=whole(decision["needed_gpus"]),
@@ -111,7 +111,8 @@ def _verdict(decision: Mapping[str, Any], deployment: Mapping[str, Any], most_gp
         before="" if before is None else f"{whole(before)} last week",
         now=whole(decision["now_gpus"]),
         facts=_facts(decision) if kind != IDLE else (),
-        reasons=_reasons(decision),
+        reasons=_reasons(marts, decision),
+        actions=tuple(_actions(marts, name)),
         chart=decision_chart(decision, most_gpus, f"decision-{number}", ROLES[kind]) if has_counts else None,
     )
 
@@ -154,19 +155,43 @@ def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(fact for fact in facts if UNKNOWN not in fact[1])
 
 
-def _reasons(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _reasons(marts: Marts, decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    ahead = some(marts, "mart_growth", deployment_id=decision["deployment_id"])
     reasons = (
         ("Why", decision["binding_text"]),
         ("Objective", decision["slo_floor_text"]),
-        ("Changed", _changed(decision)),
+        ("Changed", _changed(marts, decision)),
+        ("Ahead", None if ahead is None else ahead["growth_text"][0]),
         ("How sure", decision["confidence_text"]),
     )
     return tuple((label, sentence(str(words))) for label, words in reasons if words)
 
 
-def _changed(decision: Mapping[str, Any]) -> str | None:
-    """Last week's GPUs and the change of KV·time before the largest mover; that alone where there is no week before."""
+def _actions(marts: Marts, deployment_id: str) -> Iterator[str]:
+    """What is worth doing, each with what it saves and what it risks."""
+    frame = some(marts, "mart_actions", deployment_id=deployment_id)
+    if frame is None:
+        return
+    for row in frame.sort("position").head(MOST_ACTIONS).iter_rows(named=True):
+        words = "; ".join(part for part in (row["saving_text"], row["risk_text"]) if part)
+        yield sentence(f"{row['action_text']}: {words}")
+
+
+def _changed(marts: Marts, decision: Mapping[str, Any]) -> str | None:
+    """Last week's GPUs and the change of KV·time before the main cause; that alone where there is no week before."""
     before, held = decision["previous_needed_gpus"], decision["kv_time_change_factor"]
     counts = "" if before is None else f"{whole(before)} → {gpus(decision['needed_gpus'])} needed"
     moved = "" if held is None else f"KV·time {change(held)}"
-    return "; ".join(words for words in (counts, moved, decision["change_text"]) if words) or None
+    cause = _cause(marts, decision["deployment_id"]) or decision["change_text"]
+    return "; ".join(words for words in (counts, moved, cause) if words) or None
+
+
+def _cause(marts: Marts, deployment_id: str) -> str:
+    """The mover with the largest part of the change in GPUs; empty where nothing is known to have moved them."""
+    frame = some(marts, "mart_week_changes", deployment_id=deployment_id)
+    if frame is None:
+        return ""
+    first = frame.sort(pl.col("demand_part_gpus").abs(), descending=True, nulls_last=True).row(0, named=True)
+    if not first["demand_part_gpus"]:
+        return ""
+    return f"mainly {mover_word(first['mover'])} ({signed(first['demand_part_gpus'])} GPUs before rounding)"

@@ -33,6 +33,13 @@ def gap_word(kind: str | None) -> str:
     return {"tool": "tool wait", "user": "user think time"}.get(kind or "", text(kind))
 
 
+def mover_word(mover: str | None) -> str:
+    """What moved the week's figures, in words."""
+    words = {"rate": "request rate", "mix": "mix of models and tenants", "cache_hits": "cache hits",
+             "tool_waits": "tool waits", "residual": "residual"}  # fmt: skip
+    return words.get(mover or "", text(mover))
+
+
 def measure_word(measure: str | None) -> str:
     """A latency measure in words."""
     return {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}.get(measure or "", text(measure))

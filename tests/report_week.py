@@ -6,7 +6,7 @@ import math
 import random
 import tomllib
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,7 @@ def _residency(names: list[str], windows: int, random_: random.Random) -> Iterab
 
 def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
     tenants = [RIGHT_TO_LEFT, LONG, HOSTILE, CLOSING, *(f"tenant-{n:02}" for n in range(16))]
-    kv_time, lengths, histogram, waits, wait_bins, latency, curve, arrivals, hours = ([] for _ in range(9))
+    kv_time, lengths, histogram, waits, wait_bins, latency, curve, arrivals, hours, peaks = ([] for _ in range(10))
     for name in names:
         for rank, tenant in enumerate(["(all)", *tenants]):
             whole = 1.31e8 * GIB if tenant == "(all)" else 4e7 * GIB / (rank + 1)
@@ -223,12 +223,17 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
              "previous_requests": 1000}
             for h in range(168)
         ]  # fmt: skip
+        peaks += [
+            {"deployment_id": name, "window_s": step_s, "requests": n % 7 * 3,
+             "window_started_at": MONDAY + timedelta(days=2, hours=9, seconds=step_s * n)}
+            for step_s in (60, 1) for n in range(60)
+        ]  # fmt: skip
     for listed in (lengths, arrivals, kv_time):
         listed += [row | {"deployment_id": "(all)"} for row in listed if row["deployment_id"] == "chat"]
     made = {
         "mart_kv_time": kv_time, "mart_lengths": lengths, "mart_length_histogram": histogram, "mart_tool_waits": waits,
         "mart_tool_wait_histogram": wait_bins, "mart_latency": latency, "mart_batch_curve": curve,
-        "mart_arrivals": arrivals, "mart_hours": hours,
+        "mart_arrivals": arrivals, "mart_hours": hours, "mart_arrival_peaks": peaks,
         "mart_failed_kv": [
             {"deployment_id": name, "attempts_requests": 214_000, "failed_attempts_requests": 1811,
              "kv_time_byte_s": 1.31e8 * GIB, "failed_kv_time_byte_s": 2.2e6 * GIB, "failed_share_ratio": 0.0168}
@@ -242,6 +247,26 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
             for name in names
         ],
     }  # fmt: skip
+    made["mart_week_changes"] = [
+        {"deployment_id": "coding-agent", "mover": mover, "previous_week": BEFORE, "demand_part_gpus": part,
+         "demand_part_factor": part / 16, "kv_time_part_byte_s": part * 1e6 * GIB, "kv_time_part_factor": part / 12,
+         "provenance": "modelled"}
+        for mover, part in (("rate", 2.31), ("lengths", 1.9), ("cache_hits", -0.6), ("residual", 0.1))
+    ]  # fmt: skip
+    made["mart_forecasts"] = [
+        {"deployment_id": "coding-agent", "horizon_week": f"2026-W{week}", "value_gpus": 18.0 + n, "low_gpus": 17.0 + n,
+         "high_gpus": 19.0 + 2 * n, "fact_gpus": 18.5 if n < 2 else None, "is_held": True if n < 2 else None,
+         "run_out_date": date(2026, 12, 14), "order_by_date": date(2026, 11, 14), "provenance": "modelled"}
+        for n, week in enumerate(range(46, 54))
+    ]  # fmt: skip
+    made["mart_growth"] = [
+        {"deployment_id": "coding-agent", "horizon_week": "2026-W53", "value_gpus": 25.0, "low_gpus": 24.0,
+         "high_gpus": 33.0, "run_out_date": date(2026, 12, 14), "order_by_date": date(2026, 11, 14),
+         "judged_forecasts": 2, "held_forecasts": 2,
+         "growth_text": "today's GPUs run out on 2026-12-14; order by 2026-11-14"},
+        {"deployment_id": "chat", "judged_forecasts": 0, "held_forecasts": 0,
+         "growth_text": "no forecast: 4 weeks of which half is covered are needed"},
+    ]  # fmt: skip
     made["mart_fleet"] = [
         {"gpu_id": gpu_id, "deployments": 3, "now_gpus": 40, "needed_gpus": 42, "short_gpus": 2,
          "previous_needed_gpus": 30}

@@ -11,9 +11,11 @@ from report_week import GIB, HOSTILE, empty_week, frame, full_page, full_week
 from reports.blocks import CHART_ROWS, Chart, chart_document
 from reports.charts.arrivals import rate_chart, rhythm_chart
 from reports.charts.batch_curve import batch_charts
+from reports.charts.bursts import dispersion_chart, peak_charts
 from reports.charts.histogram import length_chart, wait_chart
 from reports.charts.kv_time import MOST_BARS, deployment_chart, tenant_chart
 from reports.charts.latency import latency_chart
+from reports.charts.outlook import forecast_chart, mover_charts
 from reports.charts.residency import residency_chart
 
 
@@ -57,6 +59,10 @@ def fields_of(node: object) -> set[str]:
 def test_nothing_to_draw_is_no_chart() -> None:
     tables = empty_week()
     assert residency_chart(tables, "chat", "x") is None
+    assert peak_charts(tables, "chat", "x") == ()
+    assert dispersion_chart(tables, "chat", "x") is None
+    assert mover_charts(tables, "chat", "x") == ()
+    assert forecast_chart(tables, "chat", "x") is None
     assert tenant_chart(tables, "chat", "x") is None
     assert deployment_chart(tables, "x") is None
     assert rate_chart(tables, "chat", "x") is None
@@ -120,3 +126,22 @@ def test_values_json_cannot_hold_become_null() -> None:
     document = chart_document(Chart("x", "t", "", "a", "s", {}, rows, {"v": "V"}))
     assert document["rows"] == [[None], [None], [0.333333], [None]]
     assert document["fields"] == [{"name": "v", "kind": "number", "heading": "V"}]
+
+
+def test_movers_stand_largest_first_whatever_their_sign() -> None:
+    gpus, held = mover_charts(full_week(), "coding-agent", "x")
+    assert gpus.rows["mover"].to_list() == ["request rate", "lengths", "cache hits", "residual"]
+    assert held.rows["gib_s"].to_list() == pytest.approx([2.31e6, 1.9e6, -0.6e6, 0.1e6])
+
+
+def test_the_forecast_has_facts_only_where_they_are_known_and_the_gpus_of_now() -> None:
+    chart = forecast_chart(full_week(), "coding-agent", "x")
+    assert chart is not None
+    assert chart.rows["fact"].drop_nulls().to_list() == [18.5, 18.5]
+    assert set(chart.rows["now"]) == {16}
+
+
+def test_the_busiest_hour_and_minute_are_drawn_apart() -> None:
+    hour, minute = peak_charts(full_week(), "chat", "x")
+    assert (hour.rows["at"][1] - hour.rows["at"][0]).total_seconds() == 60
+    assert (minute.rows["at"][1] - minute.rows["at"][0]).total_seconds() == 1
