@@ -85,7 +85,7 @@ def replay_site(
         model=model,
         gpu=gpu,
         engine=engine,
-        pool=kv_pool(account, question.kv_blocks),
+        pool=kv_pool(account, question.kv_blocks, gpu.offload_bytes_per_s),
         max_model_len=account.max_model_len,
         work=engine_work(model.config, model.where, gpu, engine),
         parameters=ReplayParameters(usual.parameters),

@@ -9,6 +9,7 @@ import heapq
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from transforms.planner.replay.replay_types import (
     NO_LIMIT,
@@ -20,6 +21,9 @@ from transforms.planner.replay.replay_types import (
     TraceColumns,
 )
 from transforms.planner.replay.step_costs import StepCosts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 nan = math.nan
 
@@ -48,6 +52,21 @@ class Request:
     shared_units: int = 0
     ids: list[int] = field(default_factory=list)  # prefix blocks it refers to, in order
     seen_ids: int = 0
+    may_pin: bool = False
+
+
+@dataclass
+class Pin:
+    """What a request left for the turn after its tools."""
+
+    owner: int
+    replica: int
+    units: int
+    ids: list[int]  # prefix blocks referenced
+    names: list[int]  # prefix blocks whose tokens are there
+    tokens: int
+    since: float
+    until: float
 
 
 class Clock:
@@ -76,6 +95,13 @@ class Engine:
         self.fraction = 0.0
         self.decided = 0.0  # when the coming step was decided, if the engine has not been idle since
         self.is_back_to_back = False
+        self.awaiting: list[Pin] = []  # pins whose turn is not back yet, oldest first
+        self.claimed: list[Pin] = []  # pins whose turn waits here
+        self.link = 0.0  # when it is free
+
+    @property
+    def pins(self) -> list[Pin]:
+        return self.awaiting + self.claimed
 
     @property
     def seats(self) -> int:
@@ -87,7 +113,15 @@ class Engine:
 
 
 class Reference:
-    def __init__(self, trace: TraceColumns, settings: Settings, costs: StepCosts) -> None:
+    def __init__(
+        self,
+        trace: TraceColumns,
+        settings: Settings,
+        costs: StepCosts,
+        switches: Sequence[tuple[float, int, bool]] = (),
+    ) -> None:
+        """`switches` say from when on a replica takes arrivals, or no longer does."""
+        self.switches = switches
         self.trace, self.settings, self.costs = trace, settings, costs
         limit = settings.max_model_len
         self.requests = [
@@ -101,9 +135,105 @@ class Reference:
         self.steps = 0
         self.spans: list[tuple[int, float, float, int, int, int]] = []  # replica, from, to, running, waiting, used
         self.next_in_loop = 0
+        self.pinned_unit_s = [0.0] * trace.rows
+        self.turns_after_tools = {int(trace.parent[i]): i for i in range(trace.rows) if self.is_tool_wait(i)}
+        self.copies: dict[int, Pin] = {}  # owner -> what is in the host's memory
+        self.loading: dict[int, float] = {}  # turn -> seconds on its way back
+        self.loaded: dict[int, Pin] = {}  # turn -> copy that is back
         pool = settings.pool
         sizes = [b for b, most in zip(pool.block_tokens, pool.max_blocks, strict=True) if most >= NO_LIMIT]
         self.hit_tokens = math.lcm(*sizes) if sizes else 1
+
+    # --- tool waits
+
+    def is_tool_wait(self, number: int) -> bool:
+        settings = self.settings
+        has_policy = settings.pin_s > 0 or settings.offload_s_per_unit > 0
+        if not has_policy or settings.caching == Caching.OFF or not len(self.trace.is_tool_wait):
+            return False
+        return bool(self.trace.is_tool_wait[number])
+
+    def pin_of(self, request: Request) -> Pin | None:
+        """What is pinned for this turn."""
+        return next(
+            (p for e in self.engines for p in e.pins if self.turns_after_tools[p.owner] == request.number), None
+        )
+
+    def pin(self, request: Request, units: int, tokens: int = 0) -> None:
+        engine, settings = self.engines[request.replica], self.settings
+        now, names = engine.clock.now, self.ids_of(request)[: request.seen_ids] if request.ids else []
+        pin = Pin(request.number, request.replica, units, request.ids, names, tokens, now, now + settings.pin_s)
+        request.ids = []
+        turn = self.requests[self.turns_after_tools[request.number]]
+        if not math.isnan(turn.arrived):
+            engine.claimed.append(pin)
+            return
+        if settings.offload_s_per_unit:
+            pin.until = engine.link = max(engine.link, now) + units * settings.offload_s_per_unit
+            self.copies[request.number] = pin
+        engine.awaiting.append(pin)
+
+    def unpin(self, pin: Pin) -> None:
+        engine = self.engines[pin.replica]
+        (engine.awaiting if pin in engine.awaiting else engine.claimed).remove(pin)
+        self.pinned_unit_s[pin.owner] += pin.units * (engine.clock.now - pin.since)
+        if engine.clock.now < pin.until:
+            self.copies.pop(pin.owner, None)
+        if self.settings.caching == Caching.SESSION:
+            engine.evictable[int(self.trace.session[pin.owner])] = pin.units
+            engine.free += pin.units
+        self.dereference(engine, pin.ids)
+
+    def rest(self, replica: int, at: float) -> None:
+        """Let an engine without requests but with pins pass the time until `at`."""
+        engine = self.engines[replica]
+        while engine.pins and not engine.is_busy and engine.clock.now < at:
+            until = max(engine.awaiting[0].until, engine.clock.now) if engine.awaiting else at
+            used = self.settings.pool.units - engine.free
+            self.spans.append((replica, engine.clock.now, min(until, at), 0, 0, used))
+            engine.clock.now, engine.clock.low = min(until, at), 0.0
+            self.unpin_expired(engine)
+
+    def unpin_expired(self, engine: Engine) -> None:
+        while engine.awaiting and engine.awaiting[0].until <= engine.clock.now:
+            self.unpin(engine.awaiting[0])
+
+    def abandon(self, request: Request, at: float) -> None:
+        pin = self.pin_of(request)
+        if pin is not None:
+            self.rest(pin.replica, at)
+        pin = self.pin_of(request)
+        if pin is not None:
+            self.unpin(pin)
+        if self.is_tool_wait(request.number):
+            self.copies.pop(int(self.trace.parent[request.number]), None)
+
+    def claim(self, request: Request, replica: int, at: float) -> None:
+        self.rest(replica, at)
+        pin, engine = self.pin_of(request), self.engines[replica]
+        if pin is not None and pin.replica != replica:
+            self.abandon(request, at)
+        elif pin is not None and pin in engine.awaiting and at < pin.until:
+            engine.awaiting.remove(pin)
+            engine.claimed.append(pin)
+
+    def must_load(self, request: Request, replica: int, at: float) -> bool:
+        """Whether the turn's KV has first to come back from the host; an event then brings it here again."""
+        if not self.is_tool_wait(request.number) or self.pin_of(request) is not None:
+            return False
+        copy, engine = self.copies.get(int(self.trace.parent[request.number])), self.engines[replica]
+        if copy is None or copy.replica != replica:
+            return False
+        here, _ = self.found(engine, request, request.prompt)
+        self.loaded[request.number] = copy
+        whole, _ = self.found(engine, request, request.prompt)
+        if whole <= here:
+            return False
+        units = (whole - here) // self.hit_tokens * self.shared_units(self.hit_tokens)
+        engine.link = max(engine.link, at) + units * self.settings.offload_s_per_unit
+        self.loading[request.number] = engine.link - at
+        heapq.heappush(self.events, (engine.link, request.number))
+        return True
 
     # --- memory
 
@@ -149,17 +279,27 @@ class Reference:
         most = (total - 1) // self.hit_tokens * self.hit_tokens
         if self.settings.caching == Caching.SESSION:
             session = int(self.trace.session[request.number])
-            if session < 0 or session not in engine.evictable:
-                return 0, []
-            tokens = engine.evictable[session] // self.shared_units(self.hit_tokens) * self.hit_tokens
+            units = engine.evictable.get(session, 0) if session >= 0 else 0
+            units += sum(pin.units for pin in engine.pins if self.trace.session[pin.owner] == session)
+            tokens = units // self.shared_units(self.hit_tokens) * self.hit_tokens if units else 0
+            if request.number in self.loaded:
+                tokens = max(tokens, self.loaded[request.number].tokens)
             if len(self.trace.shared_tokens) and request.preemptions == 0:
                 tokens = min(tokens, int(self.trace.shared_tokens[request.number]) // self.hit_tokens * self.hit_tokens)
             return min(tokens, most), []
         if self.settings.caching == Caching.OFF:
             return 0, []
         hit: list[int] = []
+        copy = self.loaded[request.number].names if request.number in self.loaded else []
+        common = 0
+        for name, other in zip(self.ids_of(request), copy, strict=False):
+            if name != other:
+                break
+            common += 1
         for name in self.ids_of(request):
-            if name not in engine.references or len(hit) * self.settings.prefix_block_tokens >= most:
+            if (name not in engine.references and len(hit) >= common) or len(
+                hit
+            ) * self.settings.prefix_block_tokens >= most:
                 break
             hit.append(name)
         return min(len(hit) * self.settings.prefix_block_tokens, most), hit
@@ -181,21 +321,40 @@ class Reference:
 
     def give_back(self, engine: Engine, request: Request) -> None:
         engine.free += request.own_units
+        is_pinning = request.may_pin and self.is_awaited(request)
+        request.may_pin = False
         if self.settings.caching == Caching.SESSION:
             session = int(self.trace.session[request.number])
             if session >= 0:
+                for pin in [p for p in engine.pins if self.trace.session[p.owner] == session]:
+                    self.unpin(pin)
                 engine.evictable.pop(session, None)
-                left = self.shared_units(request.tokens // self.hit_tokens * self.hit_tokens)
-                if left > 0:
+                tokens = request.tokens // self.hit_tokens * self.hit_tokens
+                left = self.shared_units(tokens)
+                if left > 0 and is_pinning:
+                    engine.free -= left
+                    self.pin(request, left, tokens)
+                elif left > 0:
                     engine.evictable[session] = left
-        for name in reversed(request.ids):
+        elif is_pinning and request.ids:
+            units = len(request.ids) * self.shared_units(self.settings.prefix_block_tokens)
+            self.pin(request, units)
+        self.dereference(engine, request.ids)
+        request.own_units = request.shared_units = request.tokens = request.seen_ids = 0
+        request.ids = []
+
+    def is_awaited(self, request: Request) -> bool:
+        turn = self.requests[self.turns_after_tools[request.number]]
+        is_elsewhere = not math.isnan(turn.arrived) and turn.replica != request.replica
+        return turn.status == Status.IN_FLIGHT and math.isnan(turn.scheduled) and not is_elsewhere
+
+    def dereference(self, engine: Engine, ids: list[int]) -> None:
+        for name in reversed(ids):
             engine.references[name] -= 1
             if engine.references[name] == 0:
                 held = self.shared_units(self.settings.prefix_block_tokens)
                 engine.evictable[name] = held
                 engine.free += held
-        request.own_units = request.shared_units = request.tokens = request.seen_ids = 0
-        request.ids = []
 
     # --- one step
 
@@ -205,6 +364,7 @@ class Reference:
             self.give_back(engine, request)
         engine.lagging = [[], engine.lagging[0]]
         self.drop_timed_out(engine)
+        self.unpin_expired(engine)
         if not engine.is_back_to_back:
             engine.decided = engine.clock.now
         preempted, scheduled = self.schedule_running(engine)
@@ -248,6 +408,8 @@ class Reference:
                 chunk = cost = min(request.target - request.tokens, self.cap, budget)
             request.chunk = chunk
             need = self.slots(request.tokens + chunk) - request.own_units - request.shared_units if chunk else 0
+            while need > engine.free and engine.pins:
+                self.unpin(engine.pins[0])
             while need > engine.free:
                 preempted = True
                 last = engine.running.pop()
@@ -281,12 +443,16 @@ class Reference:
             hit, ids = self.found(engine, request, total)
             chunk = min(total - hit, self.cap, budget)
             shared = self.shared_units(hit) if ids else 0
-            idle = sum(self.shared_units(settings.prefix_block_tokens) for name in ids if name in engine.evictable)
+            own = self.pins_of_session(engine, request)
+            idle = self.idle_units(engine, ids) - sum(pin.units for pin in own)
             need = self.slots(hit + chunk)
             most = max(need, self.units(total)) if settings.reserve_full_prompt else need
             spare = int(settings.watermark * settings.pool.units) if engine.seats else 0
             if most - shared + idle > engine.free - spare:
-                break
+                if engine.seats or not engine.pins:
+                    break
+                self.unpin(engine.pins[0])
+                continue
             engine.running.append(engine.waiting.pop(0))
             if math.isnan(request.scheduled):
                 request.scheduled = engine.decided if settings.async_lag_steps else engine.clock.now
@@ -294,17 +460,39 @@ class Reference:
             request.target, request.tokens, request.chunk = total, hit + chunk, chunk
             request.ids, request.seen_ids = list(ids), len(ids)
             request.shared_units, request.own_units = shared, need - shared
-            if settings.caching == Caching.SESSION:
-                engine.evictable.pop(int(self.trace.session[request.number]), None)
-            for name in ids:
-                engine.references[name] += 1
-                if name in engine.evictable:
-                    engine.free -= engine.evictable.pop(name)
+            for pin in own:
+                self.unpin(pin)
+            self.refer(engine, request, ids)
             self.take(engine, need - shared)
             self.keep(engine, request)
             budget -= chunk
             admitted.append(request)
         return admitted
+
+    def pins_of_session(self, engine: Engine, request: Request) -> list[Pin]:
+        if self.settings.caching != Caching.SESSION:
+            return []
+        session = self.trace.session[request.number]
+        return [pin for pin in engine.pins if self.trace.session[pin.owner] == session]
+
+    def idle_units(self, engine: Engine, ids: list[int]) -> int:
+        """Units of the prefix that nobody refers to: evictable, or only in the host's memory."""
+        names = [name for name in ids if name in engine.evictable or name not in engine.references]
+        return len(names) * self.shared_units(self.settings.prefix_block_tokens or 1)
+
+    def refer(self, engine: Engine, request: Request, ids: list[int]) -> None:
+        if self.settings.caching == Caching.SESSION:
+            engine.evictable.pop(int(self.trace.session[request.number]), None)
+        for name in ids:
+            if name not in engine.references:
+                engine.free -= self.shared_units(self.settings.prefix_block_tokens)
+            engine.references[name] = engine.references.get(name, 0) + 1
+            if name in engine.evictable:
+                engine.free -= engine.evictable.pop(name)
+        self.loaded.pop(request.number, None)
+        mine = self.pin_of(request)
+        if mine is not None:
+            self.unpin(mine)
 
     def seconds(self, scheduled: list[Request]) -> float:
         costs, each = self.costs, 1 + self.settings.speculative_tokens
@@ -370,12 +558,14 @@ class Reference:
     def complete(self, engine: Engine, request: Request) -> None:
         now = engine.clock.now
         request.made = request.output
+        is_late = now > request.arrived + self.settings.timeout_s
+        is_followed = not is_late or not self.settings.failure_ends_session
+        request.may_pin = is_followed and request.number in self.turns_after_tools
         engine.running.remove(request)
         if self.settings.async_lag_steps:
             engine.lagging[0].append(request)
         else:
             self.give_back(engine, request)
-        is_late = now > request.arrived + self.settings.timeout_s
         self.ended(request, Status.TIMED_OUT if is_late else Status.COMPLETED, now)
 
     # --- arrivals
@@ -400,6 +590,8 @@ class Reference:
 
     def ended(self, request: Request, status: Status, at: float) -> None:
         request.status, request.end = status, at
+        if status != Status.COMPLETED:
+            self.abandon(request, at)
         if self.settings.closed_loop_requests:
             if self.next_in_loop < len(self.requests):
                 heapq.heappush(self.events, (at, self.next_in_loop))
@@ -422,31 +614,41 @@ class Reference:
             for r in self.requests
         )
 
+    def on_at(self, at: float) -> list[int]:
+        """Replicas that take arrivals at a moment."""
+        is_on = dict.fromkeys(range(self.settings.replicas), True)
+        is_on.update({replica: flag for since, replica, flag in self.switches if since <= at})
+        return [replica for replica, flag in is_on.items() if flag]
+
     def route(self, request: Request, at: float) -> int:
         settings, count = self.settings, self.settings.replicas
+        on = self.on_at(at)
         loads = [self.outstanding(replica, at) for replica in range(count)]
         if settings.router == Router.ROUND_ROBIN:
-            self.turn += 1
-            return (self.turn - 1) % count
+            number = min(on, key=lambda i: (i - self.turn) % count)
+            self.turn = number + 1
+            return number
         if settings.router == Router.RANDOM:
-            return splitmix(settings.seed, request.number) % count
+            return on[splitmix(settings.seed, request.number) % len(on)]
         session = int(self.trace.session[request.number]) if len(self.trace.session) else -1
-        if settings.router == Router.SESSION_AFFINITY and session in self.homes:
+        if settings.router == Router.SESSION_AFFINITY and self.homes.get(session) in on:
             return self.homes[session]
         turn = 0 if settings.caching == Caching.OFF else self.turn
-        least = min(range(count), key=lambda i: (loads[i], (i - turn) % count))
+        least = min(on, key=lambda i: (loads[i], (i - turn) % count))
         self.turn = least + 1
         if settings.router == Router.SESSION_AFFINITY and session >= 0:
             self.homes[session] = least
         if settings.router == Router.PREFIX_AFFINITY and settings.caching != Caching.OFF:
             hits = [self.found(engine, request, request.prompt)[0] for engine in self.engines]
-            best = min(range(count), key=lambda i: (-hits[i], loads[i], i != least, i))
+            best = min(on, key=lambda i: (-hits[i], loads[i], i != least, i))
             return best if loads[best] <= loads[least] + settings.affinity_slack_requests else least
         return least
 
     def arrive(self, number: int, at: float) -> None:
         settings, request = self.settings, self.requests[number]
         request.arrived = at
+        if number in self.loading:
+            return self.join(request, self.loaded[number].replica, at)
         requested = int(self.trace.requested_tokens[number]) if len(self.trace.requested_tokens) else -1
         if request.prompt >= settings.max_model_len:
             return self.refuse(request, Status.PROMPT_TOO_LONG, at)
@@ -454,8 +656,16 @@ class Reference:
             return self.refuse(request, Status.REQUESTED_TOO_LONG, at)
         if self.slots(request.prompt + request.output - 1) > settings.pool.units:
             return self.refuse(request, Status.LARGER_THAN_POOL, at)
-        request.replica = self.route(request, at)
-        engine = self.engines[request.replica]
+        replica = self.route(request, at)
+        self.claim(request, replica, at)
+        if self.must_load(request, replica, at):
+            return None
+        return self.join(request, replica, at)
+
+    def join(self, request: Request, replica: int, at: float) -> None:
+        settings, request.replica = self.settings, replica
+        engine = self.engines[replica]
+        self.rest(replica, at)
         if len(engine.waiting) + 1 > settings.max_num_queued_reqs:
             return self.refuse(request, Status.QUEUE_FULL_REQUESTS, at)
         queued = sum(r.prompt + r.made for r in engine.waiting)
@@ -486,6 +696,8 @@ class Reference:
                 _, number = heapq.heappop(self.events)
                 self.arrive(number, at)
             else:
+                for number, seconds in self.loading.items():
+                    self.requests[number].arrived -= seconds
                 return self
 
     def sampled(self, second: int, start: float) -> tuple[int, int, int]:

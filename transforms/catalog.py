@@ -25,6 +25,8 @@ class Gpu:
     """Where the facts come from, by the section of the GPU's file."""
     vendor: str = "NVIDIA"
     link_bytes_per_s: float | None = None
+    host_bytes_per_s: float | None = None
+    """To the memory of its host, one direction; None where `link_bytes_per_s` is that of PCIe."""
     gpus_per_node: int | None = None
     is_whole_node: bool = False
     """Whether it is bought or rented by the whole node only."""
@@ -37,6 +39,11 @@ class Gpu:
     def is_data_centre_blackwell(self) -> bool:
         """Whether the GPU is one of compute capability 10.x: B200, B300, GB200, GB300."""
         return self.compute_capability is not None and _DATA_CENTRE_BLACKWELL <= self.compute_capability < _CONSUMER
+
+    @property
+    def offload_bytes_per_s(self) -> float | None:
+        """Bytes per second to the memory of the host, one direction; None where nobody says."""
+        return self.host_bytes_per_s or self.link_bytes_per_s
 
     def peak(self, dtype: str) -> float:
         """Dense FLOP/s at `dtype`; CatalogError names the dtypes this GPU has."""
@@ -75,6 +82,7 @@ _GPU_SECTIONS: dict[str, tuple[str, ...]] = {
     "peak": tuple(f"{dtype}_flop_per_s" for dtype in PEAK_DTYPES),
     "bandwidth": ("bandwidth_bytes_per_s",),
     "link": ("link_bytes_per_s",),
+    "host": ("host_bytes_per_s",),
     "node": ("gpus_per_node", "is_whole_node"),
     "architecture": ("compute_capability",),
     "start_up": ("is_sampling_sorted",),

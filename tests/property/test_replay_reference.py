@@ -12,7 +12,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from replay_reference import REFUSED, Reference
 
-from transforms.planner.replay.engine import replay
+from transforms.planner.kernel.run import run
+from transforms.planner.replay.engine import replay, result_of
+from transforms.planner.replay.replay_memory import allocate
 from transforms.planner.replay.replay_types import (
     NO_LIMIT,
     Caching,
@@ -111,6 +113,12 @@ def agree(trace: TraceColumns, engine: Settings, step: StepCosts) -> tuple[Repla
     """Replay by both, compare all they say, and hand both back."""
     expected = Reference(trace, engine, step).run()
     got = replay(trace, engine, step)
+    same(got, expected)
+    return got, expected
+
+
+def same(got: ReplayResult, expected: Reference) -> None:
+    """Hold the kernel's results to the reference's."""
     rows = expected.requests
     assert got.status.tolist() == [int(r.status) for r in rows]
     assert got.preemptions.tolist() == [r.preemptions for r in rows]
@@ -127,7 +135,6 @@ def agree(trace: TraceColumns, engine: Settings, step: StepCosts) -> tuple[Repla
     for column, value in (("queue_s", "scheduled"), ("ttft_s", "first_token"), ("e2e_s", "end")):
         absolute = getattr(got, column) + got.arrived_s
         np.testing.assert_allclose(absolute, [getattr(r, value) for r in rows], rtol=1e-9, atol=1e-15, err_msg=column)
-    return got, expected
 
 
 @CASES
@@ -191,12 +198,8 @@ def test_sessions_on_several_replicas(data: st.DataObject) -> None:
     agree(trace, engine, data.draw(costs()))
 
 
-@CASES
-@given(st.data())
-def test_prefix_caching(data: st.DataObject) -> None:
-    trace = sessions_of(data, data.draw(workloads()))
-    if data.draw(st.booleans()):
-        trace = replace(trace, parent=trace.parent[:0], delay_s=trace.delay_s[:0], from_start=trace.from_start[:0])
+def cached(data: st.DataObject, trace: TraceColumns) -> tuple[TraceColumns, Settings]:
+    """The trace with prefix blocks, and an engine that caches by them or by session."""
     block = data.draw(st.sampled_from([1, 2]))
     tokens = block * data.draw(st.sampled_from([1, 2]))
     chains = st.sampled_from(
@@ -227,7 +230,64 @@ def test_prefix_caching(data: st.DataObject) -> None:
         affinity_slack_requests=data.draw(st.sampled_from([1, 32])),
         timeout_s=data.draw(st.sampled_from([math.inf, math.inf, 64 * TICK])),
     )
-    agree(trace, engine, data.draw(costs()))
+    return trace, engine
+
+
+def policies(data: st.DataObject, trace: TraceColumns, engine: Settings) -> tuple[TraceColumns, Settings]:
+    """Trace with some delays after answers as tool waits, one an answer, and an engine with a policy for them."""
+    taken: set[int] = set()
+    waits = np.zeros(trace.rows, dtype=np.bool_)
+    for i in np.flatnonzero((trace.parent >= 0) & ~trace.from_start):
+        if trace.parent[i] not in taken and data.draw(st.sampled_from([True, True, False])):
+            waits[i] = True
+            taken.add(int(trace.parent[i]))
+    offload_s = data.draw(st.sampled_from([0.0, 0.0, TICK, 4 * TICK * ROUGH]))
+    pin_s = data.draw(st.sampled_from([math.inf, 4 * TICK, 48 * TICK * ROUGH]))
+    return replace(trace, is_tool_wait=waits), replace(engine, pin_s=pin_s, offload_s_per_unit=offload_s)
+
+
+@settings(CASES, max_examples=240)
+@given(st.data())
+def test_tool_wait_policies(data: st.DataObject) -> None:
+    """Pools that hold one to four requests: pins lie in the way of everything, and nothing may come to a halt."""
+    trace, engine = cached(data, sessions_of(data, data.draw(workloads())))
+    trace, engine = policies(data, trace, engine)
+    got, expected = agree(trace, engine, data.draw(costs()))
+    np.testing.assert_allclose(
+        got.pinned_unit_s if len(got.pinned_unit_s) else np.zeros(trace.rows),
+        expected.pinned_unit_s, rtol=1e-9, atol=1e-12,
+    )  # fmt: skip
+
+
+@settings(CASES, max_examples=60)
+@given(st.data())
+def test_replicas_that_come_and_go(data: st.DataObject) -> None:
+    """Three replicas, of which at least the first takes arrivals; the kernel is stopped to be told."""
+    trace, engine = cached(data, sessions_of(data, data.draw(workloads())))
+    router = data.draw(st.sampled_from(list(Router)))
+    engine = replace(engine, replicas=3, router=router, seed=data.draw(st.integers(0, 2**63 - 1)))
+    step = data.draw(costs())
+    times = sorted(data.draw(st.lists(st.integers(0, 500), min_size=1, max_size=5)))
+    switches = [(at * TICK, data.draw(st.integers(1, 2)), data.draw(st.booleans())) for at in times]
+    expected = Reference(trace, engine, step, switches).run()
+    memory = allocate(trace, engine, step)
+    for at, replica, is_on in switches:
+        memory.world["horizon_s"] = at
+        run(memory.world)
+        memory.tables["replicas"]["is_off"][replica] = not is_on
+        memory.world["on_count"] = int((memory.tables["replicas"]["is_off"] == 0).sum())
+    memory.world["horizon_s"] = np.inf
+    run(memory.world)
+    same(result_of(engine, memory), expected)
+
+
+@CASES
+@given(st.data())
+def test_prefix_caching(data: st.DataObject) -> None:
+    trace = sessions_of(data, data.draw(workloads()))
+    if data.draw(st.booleans()):
+        trace = replace(trace, parent=trace.parent[:0], delay_s=trace.delay_s[:0], from_start=trace.from_start[:0])
+    agree(*cached(data, trace), data.draw(costs()))
 
 
 @settings(CASES, max_examples=60)
@@ -270,9 +330,14 @@ def mixed(seed: int) -> tuple[TraceColumns, Settings, StepCosts]:
         block_offsets=np.cumsum([0, *map(len, ids)]).astype(np.int64),
         block_ids=np.array([*chain(*ids)], dtype=np.int32),
     )  # fmt: skip
+    waits_for_tools = rng.random() < 0.5
     if rng.random() < 0.6:
         delays, from_start = rng.exponential(0.5, rows), rng.random(rows) < 0.3
         trace = replace(trace, parent=parent.astype(np.int32), delay_s=delays, from_start=from_start)
+        follows = np.flatnonzero((parent >= 0) & ~from_start & waits_for_tools)
+        waits = np.zeros(rows, dtype=np.bool_)
+        waits[follows[np.unique(parent[follows], return_index=True)[1]]] = True
+        trace = replace(trace, is_tool_wait=waits)
     block, seats, drafts = int(rng.choice([4, 16])), int(rng.integers(2, 16)), int(rng.choice([0, 0, 0, 2]))
     one = -(-(most + 62) // block)
     engine = Settings(
@@ -292,6 +357,8 @@ def mixed(seed: int) -> tuple[TraceColumns, Settings, StepCosts]:
         seed=seed,
         caching=Caching(int(rng.integers(0, 3))),
         prefix_block_tokens=16,
+        pin_s=float(rng.choice([0.0, 0.3, np.inf])),
+        offload_s_per_unit=float(rng.choice([0.0, 0.0, 1e-3])),
         series=True,
     )
     scales = np.array([1e-3, 1e-3, 1e-5, 2e-2, 2e-4, 2e-3, 1e-4, 1e-5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push_event
+from transforms.planner.kernel.pins import abandon
 from transforms.planner.kernel.seats import (
     COMPLETED,
     TIMED_OUT,
@@ -15,7 +16,7 @@ from transforms.planner.kernel.seats import (
     unqueue_first,
     vacate,
 )
-from transforms.planner.kernel.tables import cause_at, request_at, seat_at, whole_at
+from transforms.planner.kernel.tables import cause_at, pin_at, request_at, seat_at, whole_at
 
 NOT_SENT = 8
 
@@ -57,6 +58,8 @@ def ended(s, request, status, at):
     own.status = status
     own.end = at
     s.end_s = max(s.end_s, at)
+    if s.pinning and status != COMPLETED:
+        abandon(s, request, at)
     if s.closed_loop > 0:
         if s.cursor < s.rows:
             push_event(s, at, s.cursor)
@@ -88,6 +91,9 @@ def complete(s, replica, number, place):
         stop_decoding(s, replica, number, place)
     own = request_at(s.requests, request)
     own.made = output_limit(s, request)
+    status = COMPLETED if replica.clock <= own.arrived + s.timeout_s else TIMED_OUT
+    if s.pinning:
+        seat.may_pin = pin_at(s.pins, request).child >= 0 and (status == COMPLETED or not s.failure_ends)
     unlink(s, replica, seat)
     if s.lag > 0:
         begin_lag(s, replica, number, place)
@@ -95,7 +101,6 @@ def complete(s, replica, number, place):
         vacate(s, replica, number, place)
     replica.outstanding -= 1
     replica.left_now += 1
-    status = COMPLETED if replica.clock <= own.arrived + s.timeout_s else TIMED_OUT
     ended(s, request, status, replica.clock)
 
 

@@ -8,27 +8,35 @@ the next request of the session takes them over. `free` counts evictable units a
 from __future__ import annotations
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.tables import cache_at, count_at, flag_at, request_at, whole_at
-
-OFF, BLOCK_IDS, SESSION = 0, 1, 2
+from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, link_last, unlink_entry
+from transforms.planner.kernel.pins import (
+    HELD,
+    NONE,
+    OFFLOAD,
+    common_ids,
+    copy_owner,
+    is_awaited,
+    is_pinned,
+    owner_of,
+    pin_ids,
+    pin_session,
+    release,
+)
+from transforms.planner.kernel.tables import cache_at, count_at, flag_at, pin_at, request_at, whole_at
 
 
 @inner
 def found(s, number, request, total):
-    """(tokens, ids, units to bring back) that replica `number` has cached of the first `total` tokens of a request.
+    """(tokens, ids, units to take from the free ones) that replica `number` has of the first `total` of a request.
 
-    At most the whole blocks before the last token, which is always computed.
+    At most the whole blocks before the last token, which is always computed. What the session has pinned is no longer
+    lacking: it counts below zero.
     """
     most = (total - 1) // s.hit_tokens * s.hit_tokens
     start = number * s.entries
     if s.caching == SESSION:
-        session = whole_at(s.sessions, request).v
-        if session < 0 or cache_at(s.cache, start + session).references < 0:
-            return 0, 0, 0
-        tokens = cache_at(s.cache, start + session).tokens
-        if s.has_shared and request_at(s.requests, request).preemptions == 0:
-            tokens = min(tokens, whole_at(s.shared, request).v // s.hit_tokens * s.hit_tokens)
-        return min(tokens, most), 0, 0
+        tokens, back = _found_of_session(s, start, request)
+        return min(tokens, most), 0, back
     first, last = count_at(s.offsets, request).v, count_at(s.offsets, request + 1).v
     ids, back = 0, 0
     while first + ids < last and ids * s.id_tokens < most:
@@ -37,33 +45,74 @@ def found(s, number, request, total):
             break
         back += s.id_units if references == 0 else 0
         ids += 1
+    if s.pinning == OFFLOAD:
+        ids, back = _further_of_copy(s, start, request, ids, back, most)
     return min(ids * s.id_tokens, most), ids, back
+
+
+@inner
+def _found_of_session(s, start, request):
+    """(tokens, units lacking) of what a session left: pinned units lack no longer."""
+    session, owner = whole_at(s.sessions, request).v, copy_owner(s, request)
+    tokens, back = 0, 0
+    if session >= 0 and cache_at(s.cache, start + session).references >= 0:
+        tokens = cache_at(s.cache, start + session).tokens
+        if cache_at(s.cache, start + session).references > 0:
+            back = -(tokens // s.hit_tokens * s.hit_units)
+    if owner >= 0:
+        tokens = max(tokens, pin_at(s.pins, owner).tokens)
+    if s.has_shared and request_at(s.requests, request).preemptions == 0:
+        tokens = min(tokens, whole_at(s.shared, request).v // s.hit_tokens * s.hit_tokens)
+    return tokens, back
+
+
+@inner
+def _further_of_copy(s, start, request, ids, back, most):
+    """(ids, units to take) of a prefix that goes on in the copy that is back from the host."""
+    owner = copy_owner(s, request)
+    copied = common_ids(s, owner, request) if owner >= 0 else 0
+    first, last = count_at(s.offsets, request).v, count_at(s.offsets, request + 1).v
+    while first + ids < last and ids * s.id_tokens < most:
+        references = cache_at(s.cache, start + whole_at(s.ids, first + ids).v).references
+        if references < 0 and ids >= copied:
+            break
+        back += s.id_units if references <= 0 else 0
+        ids += 1
+    return ids, back
 
 
 @once
 def take_found(s, replica, number, seat, tokens, ids):
-    """Reference what `found` named; what is evictable stops to be, and to be free."""
-    start = number * s.entries
+    """Reference what `found` named; what is evictable or back from the host stops to be, and to be free."""
+    start, owner = number * s.entries, owner_of(s, seat.request)
     seat.ids = ids
     seat.shared = 0
+    if owner >= 0 and not is_pinned(pin_at(s.pins, owner)):
+        pin_at(s.pins, owner).state = NONE
     if s.caching == SESSION:
         session = whole_at(s.sessions, seat.request).v
+        if s.pinning and session >= 0 and cache_at(s.cache, start + session).references > 0:
+            release(s, replica, number, cache_at(s.cache, start + session).next)
         if session >= 0 and cache_at(s.cache, start + session).references == 0:
             entry = cache_at(s.cache, start + session)
-            _unlink(s, replica, start, session)
+            unlink_entry(s, replica, start, session)
             replica.cached -= entry.tokens // s.hit_tokens * s.hit_units
             entry.references = -1
         return
     first = count_at(s.offsets, seat.request).v
     for at in range(first, first + ids):
         entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
-        if entry.references == 0:
-            _unlink(s, replica, start, whole_at(s.ids, at).v)
-            replica.cached -= s.id_units
+        if entry.references <= 0:
+            if entry.references == 0:
+                unlink_entry(s, replica, start, whole_at(s.ids, at).v)
+                replica.cached -= s.id_units
+            entry.references = 0
             replica.free -= s.id_units
         entry.references += 1
-        flag_at(s.held_ids, at).v = 1
+        flag_at(s.held_ids, at).v = HELD
     seat.shared = tokens // s.hit_tokens * s.hit_units
+    if owner >= 0 and is_pinned(pin_at(s.pins, owner)):
+        release(s, replica, number, owner)
 
 
 @inner
@@ -77,9 +126,20 @@ def keep_computed(s, number, seat):
         entry = cache_at(s.cache, number * s.entries + whole_at(s.ids, at).v)
         if entry.references < 0:
             entry.references = 1
-            flag_at(s.held_ids, at).v = 1
+            flag_at(s.held_ids, at).v = HELD
             seat.shared += s.id_units
         seat.ids += 1
+
+
+@inner
+def leave_or_pin(s, replica, number, seat):
+    """Free what a request holds, but what the turn after its tools will want and the policy keeps for it."""
+    is_pinning = s.pinning > 0 and seat.may_pin and is_awaited(s, number, seat.request)
+    if is_pinning and s.caching == BLOCK_IDS:
+        pin_ids(s, replica, number, seat)
+    release_units(s, replica, number, seat)
+    if is_pinning and s.caching == SESSION:
+        pin_session(s, replica, number, seat)
 
 
 @inner
@@ -98,12 +158,12 @@ def release_units(s, replica, number, seat):
     replica.free += seat.held - seat.shared
     first = count_at(s.offsets, seat.request).v
     for at in range(first + seat.ids - 1, first - 1, -1):
-        if flag_at(s.held_ids, at).v:
+        if flag_at(s.held_ids, at).v == HELD:
             flag_at(s.held_ids, at).v = 0
             entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
             entry.references -= 1
             if entry.references == 0:
-                _link_last(s, replica, start, whole_at(s.ids, at).v)
+                link_last(s, replica, start, whole_at(s.ids, at).v)
                 replica.cached += s.id_units
                 replica.free += s.id_units
 
@@ -112,14 +172,16 @@ def release_units(s, replica, number, seat):
 def _leave_session(s, replica, start, session, tokens):
     """Leave a session's whole blocks evictable in place of what it left before."""
     entry = cache_at(s.cache, start + session)
+    if s.pinning and entry.references > 0:
+        release(s, replica, start // s.entries, entry.next)
     if entry.references == 0:
-        _unlink(s, replica, start, session)
+        unlink_entry(s, replica, start, session)
         replica.cached -= entry.tokens // s.hit_tokens * s.hit_units
         entry.references = -1
     entry.tokens = tokens // s.hit_tokens * s.hit_tokens
     if entry.tokens > 0:
         entry.references = 0
-        _link_last(s, replica, start, session)
+        link_last(s, replica, start, session)
         replica.cached += entry.tokens // s.hit_tokens * s.hit_units
 
 
@@ -139,29 +201,5 @@ def evict(s, replica, number):
                 continue
         else:
             replica.cached -= s.id_units
-        _unlink(s, replica, start, first)
+        unlink_entry(s, replica, start, first)
         entry.references = -1
-
-
-@inner
-def _link_last(s, replica, start, name):
-    cache_at(s.cache, start + name).previous = replica.lru_tail
-    cache_at(s.cache, start + name).next = -1
-    if replica.lru_tail >= 0:
-        cache_at(s.cache, start + replica.lru_tail).next = name
-    else:
-        replica.lru_head = name
-    replica.lru_tail = name
-
-
-@inner
-def _unlink(s, replica, start, name):
-    entry = cache_at(s.cache, start + name)
-    if entry.previous >= 0:
-        cache_at(s.cache, start + entry.previous).next = entry.next
-    else:
-        replica.lru_head = entry.next
-    if entry.next >= 0:
-        cache_at(s.cache, start + entry.next).previous = entry.previous
-    else:
-        replica.lru_tail = entry.previous

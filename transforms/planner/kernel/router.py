@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.prefix import OFF, found
+from transforms.planner.kernel.lru import OFF
+from transforms.planner.kernel.prefix import found
 from transforms.planner.kernel.step import advance
 from transforms.planner.kernel.tables import replica_at, whole_at
 
@@ -29,12 +30,33 @@ def outstanding(replica, at):
 
 
 @inner
+def next_on(s, number):
+    """Replica `number`, or the next in turn that takes arrivals."""
+    while replica_at(s.replicas, number).is_off:
+        number = (number + 1) % s.replica_count
+    return number
+
+
+@inner
+def drawn_on(s, request):
+    """Replica drawn among those that take arrivals."""
+    number = drawn(s.seed, request, s.on_count)
+    if s.on_count < s.replica_count:
+        further, number = number, next_on(s, 0)
+        for _ in range(further):
+            number = next_on(s, (number + 1) % s.replica_count)
+    return number
+
+
+@inner
 def least(s, at):
     """Replica with the fewest requests: the first of equals, or the next in turn where they have caches to fill."""
-    start = s.next_replica if s.caching != OFF else 0
+    start = next_on(s, s.next_replica if s.caching != OFF else 0)
     best, fewest = start, outstanding(replica_at(s.replicas, start), at)
     for further in range(1, s.replica_count):
         number = (start + further) % s.replica_count
+        if replica_at(s.replicas, number).is_off:
+            continue
         count = outstanding(replica_at(s.replicas, number), at)
         if count < fewest:
             best, fewest = number, count
@@ -49,6 +71,8 @@ def longest_prefix(s, request, at):
     best, most, count = fewest, 0, outstanding(replica_at(s.replicas, fewest), at)
     limit = count + s.slack
     for number in range(s.replica_count):
+        if replica_at(s.replicas, number).is_off:
+            continue
         tokens, _, _ = found(s, number, request, whole_at(s.prompts, request).v)
         own = outstanding(replica_at(s.replicas, number), at)
         if tokens > most or (tokens == most and (own < count or (own == count and number == fewest))):
@@ -61,14 +85,15 @@ def route(s, request, at):
     """Replica that takes `request` at time `at`, its steps before that run."""
     number = 0
     if s.router == ROUND_ROBIN:
-        number = s.next_replica
+        number = next_on(s, s.next_replica)
         s.next_replica = (number + 1) % s.replica_count
     elif s.router == RANDOM:
-        number = drawn(s.seed, request, s.replica_count)
+        number = drawn_on(s, request)
     elif (
         s.router == SESSION_AFFINITY
         and whole_at(s.sessions, request).v >= 0
         and whole_at(s.homes, whole_at(s.sessions, request).v).v >= 0
+        and not replica_at(s.replicas, whole_at(s.homes, whole_at(s.sessions, request).v).v).is_off
     ):
         number = whole_at(s.homes, whole_at(s.sessions, request).v).v
     else:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import entry, once
-from transforms.planner.kernel.heap import pop_event
+from transforms.planner.kernel.heap import pop_event, push_event
 from transforms.planner.kernel.outcome import follow, refuse
+from transforms.planner.kernel.pins import LOADED, LOADING, NONE, OFFLOAD, claim, owner_of, rest
 from transforms.planner.kernel.pool import units_of
+from transforms.planner.kernel.prefix import found
 from transforms.planner.kernel.router import route
 from transforms.planner.kernel.samples import sample_arrival
 from transforms.planner.kernel.seats import output_limit, queue_last
 from transforms.planner.kernel.step import advance
-from transforms.planner.kernel.tables import cause_at, event_at, real_at, replica_at, request_at, whole_at
+from transforms.planner.kernel.tables import cause_at, event_at, pin_at, real_at, replica_at, request_at, whole_at
 
 DONE, PAUSED = 0, 1
 PROMPT_TOO_LONG, REQUESTED_TOO_LONG, QUEUE_FULL_REQUESTS, QUEUE_FULL_TOKENS, LARGER_THAN_POOL = 3, 4, 5, 6, 7
@@ -90,15 +92,22 @@ def settle(s, limit):
 @once
 def arrive(s, request, at):
     """Let a request come in at time `at`: into a replica's queue, or refused."""
-    own = request_at(s.requests, request)
+    own, owner = request_at(s.requests, request), owner_of(s, request)
     own.arrived = at
     prompt = whole_at(s.prompts, request).v
-    status = refusal(s, request, prompt)
-    if status > 0:
-        refuse(s, request, status, at)
-        return
-    number = route(s, request, at)
+    if owner >= 0 and pin_at(s.pins, owner).state == LOADING:
+        pin_at(s.pins, owner).state = LOADED
+        number, status = pin_at(s.pins, owner).replica, 0
+    else:
+        status = refusal(s, request, prompt)
+        if status > 0:
+            refuse(s, request, status, at)
+            return
+        number = route(s, request, at)
+        if owner >= 0 and fetch(s, request, owner, number, at):
+            return
     replica = replica_at(s.replicas, number)
+    rest(s, replica, number, at)
     if replica.waiting + 1 > s.max_queued:
         status = QUEUE_FULL_REQUESTS
     elif replica.waiting_tokens + prompt > s.max_queued_tokens:
@@ -115,6 +124,27 @@ def arrive(s, request, at):
         sample_arrival(s, replica, at)
     if s.has_causes:
         follow(s, request, at, True)
+
+
+@once
+def fetch(s, request, owner, number, at):
+    """Whether the KV of a session has to come back to replica `number` first; its turn joins the queue after that."""
+    pin, replica = pin_at(s.pins, owner), replica_at(s.replicas, number)
+    rest(s, replica, number, at)
+    claim(s, request, owner, number, at)
+    if s.pinning != OFFLOAD or pin.state != NONE or pin.copied == 0 or pin.replica != number:
+        return False
+    prompt = whole_at(s.prompts, request).v
+    here, _, _ = found(s, number, request, prompt)
+    pin.state = LOADED
+    whole, _, _ = found(s, number, request, prompt)
+    if whole <= here:
+        return False
+    replica.link = max(replica.link, at) + (whole - here) // s.hit_tokens * s.hit_units * s.link_s
+    pin.load_s = replica.link - at
+    pin.state = LOADING
+    push_event(s, replica.link, request)
+    return True
 
 
 @once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
+from transforms.planner.kernel.pins import release_oldest
 from transforms.planner.kernel.pool import drop_full, slots_held, step_units, units_of
 from transforms.planner.kernel.prefix import evict, found, keep_computed, take_found
 from transforms.planner.kernel.seats import leave, queue_first, take_seat, unqueue_first
@@ -26,6 +27,8 @@ def schedule(s, replica, number):
         left = plan_chunks(s, replica, number, cap, budget)
         need += chunk_units(s, replica, number)
         budget = left
+    while need > replica.free and replica.pins > 0:
+        release_oldest(s, replica, number)
     replica.has_preempted = need > replica.free
     if replica.has_preempted:
         need = preempt(s, replica, number, need)
@@ -40,13 +43,21 @@ def schedule(s, replica, number):
     for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         compute_chunk(s, replica, number, seat_at(s.seats, lists_at(s.lists, at).partial))
     if not replica.has_preempted:
-        while replica.waiting > 0 and budget > 0 and replica.running < s.seat_count:
-            if is_too_early(s, replica):
+        admit_waiting(s, replica, number, cap, budget)
+
+
+@once
+def admit_waiting(s, replica, number, cap, budget):
+    """Admit from the front of the queue who fits; where nothing runs, pins make room."""
+    while replica.waiting > 0 and budget > 0 and replica.running < s.seat_count:
+        if is_too_early(s, replica):
+            break
+        chunk = admit(s, replica, number, cap, budget)
+        budget -= chunk
+        if chunk == 0:
+            if replica.running > 0 or replica.pins == 0:
                 break
-            chunk = admit(s, replica, number, cap, budget)
-            if chunk == 0:
-                break
-            budget -= chunk
+            release_oldest(s, replica, number)
 
 
 @inner
@@ -159,6 +170,7 @@ def admit(s, replica, number, cap, budget):
     seat.chunk = chunk
     seat.made = own.made
     seat.is_decoding = 0
+    seat.may_pin = 0
     if s.caching:
         take_found(s, replica, number, seat, hit, ids)
     if np.isnan(own.scheduled):

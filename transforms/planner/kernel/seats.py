@@ -13,7 +13,7 @@ from transforms.planner.kernel.pool import (
     slots_held,
     units_of,
 )
-from transforms.planner.kernel.prefix import release_units
+from transforms.planner.kernel.prefix import leave_or_pin
 from transforms.planner.kernel.tables import kind_at, lists_at, request_at, seat_at, whole_at
 
 IN_FLIGHT, COMPLETED, TIMED_OUT = 0, 1, 2
@@ -158,7 +158,7 @@ def stop_prefill(s, replica, number, place):
 @inner
 def vacate(s, replica, number, place):
     """Give a seat and its blocks back."""
-    release_units(s, replica, number, seat_at(s.seats, place))
+    leave_or_pin(s, replica, number, seat_at(s.seats, place))
     lists_at(s.lists, number * s.seat_count + replica.vacant).vacant = place
     replica.vacant += 1
     replica.running -= 1

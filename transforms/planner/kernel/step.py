@@ -7,12 +7,13 @@ import numpy as np
 from transforms.planner.kernel.clock import series_sum, steps_before, steps_until_switch, terms
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.outcome import complete, expire
+from transforms.planner.kernel.pins import release_expired
 from transforms.planner.kernel.pool import note_crossings, steps_that_fit, units_of
 from transforms.planner.kernel.prefix import evict
 from transforms.planner.kernel.samples import sample
 from transforms.planner.kernel.schedule import is_too_early, schedule
 from transforms.planner.kernel.seats import KEY_SHIFT, compensate, end_lag, output_limit, start_decoding
-from transforms.planner.kernel.tables import event_at, heap_at, lists_at, replica_at, request_at, seat_at
+from transforms.planner.kernel.tables import event_at, heap_at, lists_at, pin_at, replica_at, request_at, seat_at
 
 
 @inner
@@ -24,6 +25,8 @@ def advance(s, number, until):
             end_lag(s, replica, number, replica.lag_old)
         if s.timeout_s < np.inf:
             expire(s, replica, number)
+        if replica.pin_head >= 0:
+            release_expired(s, replica, number)
         if replica.is_busy == 0:
             replica.decided = replica.clock
         schedule(s, replica, number)
@@ -90,6 +93,8 @@ def jump(s, replica, number, until, first, slope):
     limit = until
     if s.timeout_s < np.inf:
         limit = min(limit, request_at(s.requests, seat_at(s.seats, replica.head).request).arrived + s.timeout_s)
+    if replica.pin_head >= 0:
+        limit = min(limit, pin_at(s.pins, replica.pin_head).until)
     if steps > 1:
         steps = steps_before(replica.clock, replica.clock_low, limit, first, slope, steps)
     if steps > 1:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms.planner.fleet_control.autoscaler import Autoscaler
+from transforms.planner.fleet_control.fleet import Fleet
 from transforms.planner.replay.replay_checks import check_settings, check_trace
 from transforms.planner.replay.replay_memory import allocate, lengthened, series_slack_s
 from transforms.planner.replay.replay_types import ReplayResult, Series
 
 if TYPE_CHECKING:
+    from transforms.planner.fleet_control.autoscaler import Autoscaling
     from transforms.planner.replay.replay_memory import Memory
     from transforms.planner.replay.replay_types import Settings, TraceColumns
     from transforms.planner.replay.step_costs import StepCosts
@@ -25,6 +29,8 @@ def replay(trace: TraceColumns, settings: Settings, costs: StepCosts) -> ReplayR
 
     check_trace(trace, settings)
     check_settings(settings)
+    if settings.autoscaling is not None:
+        return _replay_autoscaled(trace, settings, settings.autoscaling, costs)
     memory = allocate(trace, settings, costs)
     slack_s = series_slack_s(trace, settings, costs)
     if settings.series:
@@ -34,10 +40,38 @@ def replay(trace: TraceColumns, settings: Settings, costs: StepCosts) -> ReplayR
     return result_of(settings, memory)
 
 
+def _replay_autoscaled(trace: TraceColumns, asked: Settings, rules: Autoscaling, costs: StepCosts) -> ReplayResult:
+    """Result of a fleet that an autoscaler makes larger and smaller."""
+    from transforms.planner.kernel.run import DONE, run
+
+    settings = replace(asked, replicas=max(rules.max_replicas, asked.replicas))
+    memory = allocate(trace, settings, costs)
+    slack_s = series_slack_s(trace, settings, costs)
+    if settings.series:
+        memory = lengthened(memory, slack_s)
+    last_s = float(memory.world["horizon_s"][0])
+    fleet = Fleet(memory, settings, costs, Autoscaler(rules), asked.replicas)
+    fleet.begin()
+    while True:
+        memory.world["horizon_s"] = min(fleet.next_look_s, last_s)
+        if run(memory.world) == DONE:
+            break
+        if fleet.next_look_s <= last_s:
+            fleet.look()
+        else:
+            memory = fleet.memory = lengthened(memory, slack_s)
+            last_s = float(memory.world["horizon_s"][0])
+    paid_s = fleet.paid_replica_s(float(memory.world["end_s"][0]))
+    return replace(result_of(settings, memory), paid_replica_s=paid_s)
+
+
 def result_of(settings: Settings, memory: Memory) -> ReplayResult:
     """Results as views of the kernel's records, whose times become relative to the request's arrival."""
     rows, world = memory.tables["requests"], memory.world[0]
     makespan_s = float(world["end_s"] - world["start_s"])
+    pins = memory.tables["pins"]
+    fetched = pins["child"][pins["load_s"] > 0]
+    rows["arrived"][fetched] -= pins["load_s"][pins["load_s"] > 0]
     for name in ("scheduled", "first_token", "end"):
         rows[name] -= rows["arrived"]
     return ReplayResult(
@@ -52,6 +86,8 @@ def result_of(settings: Settings, memory: Memory) -> ReplayResult:
         replica=rows["replica"],
         kv_token_s=rows["kv_tokens"],
         kv_unit_s=rows["kv_units"],
+        paid_replica_s=settings.replicas * makespan_s,
+        pinned_unit_s=pins["held"],
         makespan_s=makespan_s,
         preempted=int(world["preempted"]),
         steps=int(world["steps"]),

@@ -30,6 +30,7 @@ def check_trace(trace: TraceColumns, settings: Settings) -> None:
         trace.delay_s,
         trace.from_start,
         trace.shared_tokens,
+        trace.is_tool_wait,
     )
     if any(len(column) not in {0, rows} for column in optional):
         raise InputError(f"trace: columns of unlike length beside {rows} requests")
@@ -40,11 +41,24 @@ def check_trace(trace: TraceColumns, settings: Settings) -> None:
     if len({len(trace.parent), len(trace.delay_s), len(trace.from_start)}) > 1:
         raise InputError("trace: parent, delay_s and from_start come together or not at all")
     _check_arrivals(trace)
+    _check_tool_waits(trace)
     if settings.caching == Caching.BLOCK_IDS:
         _check_blocks(trace)
     needs_session = settings.caching == Caching.SESSION or settings.router == Router.SESSION_AFFINITY
     if needs_session and len(trace.session) != rows:
         raise InputError("trace: caching and routing by session need the session column")
+
+
+def _check_tool_waits(trace: TraceColumns) -> None:
+    """Raise InputError where a tool wait follows no answer, or two of them the same one."""
+    waits = np.flatnonzero(trace.is_tool_wait)
+    if len(waits) == 0:
+        return
+    parents = trace.parent[waits] if len(trace.parent) else np.full(len(waits), -1)
+    if parents.min() < 0 or trace.from_start[waits].any() or len(np.unique(parents)) < len(waits):
+        raise InputError("trace: each tool wait must follow the end of an answer of its own")
+    if len(trace.session) and (trace.session[waits] != trace.session[parents]).any():
+        raise InputError("trace: a tool wait lies between two requests of one session")
 
 
 def _check_blocks(trace: TraceColumns) -> None:
@@ -92,6 +106,8 @@ def check_settings(settings: Settings) -> None:
                 f"replay: prefix blocks of {settings.prefix_block_tokens} tokens are no multiple of KV blocks of "
                 f"{', '.join(map(str, sizes)) or 'no'} tokens"
             )
+    if not settings.pin_s >= 0 or not 0 <= settings.offload_s_per_unit < math.inf:
+        raise ConfigError("replay: a tool-wait policy keeps KV for 0 seconds or more, and moves it in finite time")
     if settings.timeout_s <= 0:
         raise ConfigError("replay: timeout_s must be above 0")
 

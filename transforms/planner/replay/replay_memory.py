@@ -65,12 +65,14 @@ def _tables(trace: TraceColumns, settings: Settings, world: np.void) -> dict[str
         "cache": settings.replicas * int(world["entries"]),
         "held_ids": len(trace.block_ids) if settings.caching == Caching.BLOCK_IDS else 0,
         "homes": _sessions(trace),
+        "pins": trace.rows if world["pinning"] else 0,
     }
     tables = {name: np.zeros(size, dtype=layout.TABLES[name]) for name, size in sizes.items()}
     tables["requests"] = _blank_requests(trace.rows)
     tables["lists"]["vacant"] = np.arange(places)
     tables["cache"]["references"] = -1
     tables["homes"]["v"] = -1
+    _fill_pins(tables["pins"], trace)
     _fill_kinds(tables["kinds"], settings)
     _fill_replicas(tables["replicas"], settings)
     return tables
@@ -91,7 +93,7 @@ def _world(trace: TraceColumns, settings: Settings, costs: StepCosts) -> NDArray
     values = dict(
         costs._asdict(), **_caching(trace, settings),
         timeout_s=settings.timeout_s, acceptance=settings.acceptance_ratio, start_s=start_s, end_s=start_s,
-        horizon_s=np.inf, rows=trace.rows, seed=settings.seed,
+        horizon_s=np.inf, pin_s=settings.pin_s, link_s=settings.offload_s_per_unit, rows=trace.rows, seed=settings.seed,
         units=pool.units, fixed_units=pool.fixed_units, watermark_units=int(settings.watermark * pool.units),
         seat_count=settings.max_num_seqs, budget=settings.max_num_batched_tokens,
         max_model_len=settings.max_model_len, threshold=settings.long_prefill_token_threshold,
@@ -100,7 +102,8 @@ def _world(trace: TraceColumns, settings: Settings, costs: StepCosts) -> NDArray
         closed_loop=settings.closed_loop_requests, reserve_full=settings.reserve_full_prompt,
         lone_exempt=settings.lone_request_exempt, failure_ends=settings.failure_ends_session, has_causes=has_causes,
         has_feedback=has_causes or settings.closed_loop_requests > 0, has_series=settings.series,
-        replica_count=settings.replicas, router=settings.router, slack=settings.affinity_slack_requests,
+        replica_count=settings.replicas, on_count=settings.replicas, router=settings.router,
+        slack=settings.affinity_slack_requests,
         kind_count=len(pool.block_tokens), residue_count=max(pool.block_tokens, default=1),
         has_caps=any(most < NO_LIMIT for most in pool.max_blocks),
         has_requested=len(trace.requested_tokens) > 0, has_shared=len(trace.shared_tokens) > 0,
@@ -125,7 +128,17 @@ def _caching(trace: TraceColumns, settings: Settings) -> dict[str, int]:
         "id_units": settings.prefix_block_tokens // step * units if by_ids else 0,
         "hit_tokens": step,
         "hit_units": units,
+        "pinning": pinning(trace, settings),
     }
+
+
+def pinning(trace: TraceColumns, settings: Settings) -> int:
+    """What kernel/pins.py does in tool waits: HOLD, OFFLOAD, or 0 without a cache, a policy or a tool wait."""
+    if settings.caching == Caching.OFF or not trace.is_tool_wait.any():
+        return 0
+    if settings.offload_s_per_unit > 0:
+        return 2
+    return int(settings.pin_s > 0)
 
 
 def _sessions(trace: TraceColumns) -> int:
@@ -142,8 +155,17 @@ def _fill_replicas(replicas: NDArray[np.void], settings: Settings) -> None:
     replicas["free"] = settings.pool.units
     replicas["vacant"] = settings.max_num_seqs
     replicas["advanced"] = 1
-    for name in ("head", "tail", "wait_head", "wait_tail", "lru_head", "lru_tail"):
-        replicas[name] = -1
+    for name in replicas.dtype.names or ():
+        if name.endswith(("head", "tail")):
+            replicas[name] = -1
+
+
+def _fill_pins(pins: NDArray[np.void], trace: TraceColumns) -> None:
+    """The turn after its tools for each request that leads to a tool wait."""
+    pins["child"] = -1
+    if len(pins):
+        after = np.flatnonzero(trace.is_tool_wait & (trace.parent >= 0))
+        pins["child"][trace.parent[after]] = after
 
 
 def _most_pending(trace: TraceColumns, settings: Settings) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from transforms.errors import ConfigError, nearest
 from transforms.fleet import Engine
+from transforms.planner.tool_waits.policy import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,17 @@ class ReplayOptions:
     """Share of drafted tokens that are accepted."""
     requested_output: str = "reject"
     """What becomes of prompt + requested output above max_model_len."""
+    tool_wait_policy: str = "auto"
+    """What becomes of a session's KV while its tools run: lru, drop, keep, ttl:SECONDS or offload."""
+    autoscale_max_replicas: int | None = None
+    """Most replicas of a fleet that grows and shrinks from `replicas` on; None: the fleet is fixed."""
+    autoscale_min_replicas: int = 1
+    autoscale_start_up_s: float = 120.0
+    autoscale_out_ratio: float = 0.7
+    autoscale_in_ratio: float = 0.3
+    autoscale_in_after_s: float = 1800.0
+    autoscale_forecast_s: float = 600.0
+    autoscale_backlog_s: float = 300.0
     failure_ends_session: bool = True
     carry_calibration: bool = False
     """Take a calibration of another model, GPU or layout over by what it changed against the catalog's values."""
@@ -82,6 +94,8 @@ def check_options(options: ReplayOptions) -> None:
         value = getattr(options, key)
         if value not in words:
             raise ConfigError(f"{key} = '{value}' must be one of {', '.join(words)}{nearest(value, words)}")
+    parsed(options.tool_wait_policy)
+    check_autoscaling(options)
     for key in ("replicas", "kv_blocks", "rate_scale", "timeout_s", "ttft_p95_s", "tpot_p95_s"):
         value = getattr(options, key)
         if value is not None and not value > 0:
@@ -92,6 +106,21 @@ def check_options(options: ReplayOptions) -> None:
     for key in ("max_num_queued_reqs", "max_num_queued_tokens", "affinity_slack_requests", "seed"):
         if (getattr(options, key) or 0) < 0:
             raise ConfigError(f"{key} = {getattr(options, key)} must not be negative")
+
+
+def check_autoscaling(options: ReplayOptions) -> None:
+    """Raise ConfigError where an autoscaler could not work by its rules."""
+    most, least = options.autoscale_max_replicas, options.autoscale_min_replicas
+    if least < 1 or (most is not None and most < max(least, options.replicas)):
+        raise ConfigError(
+            f"autoscale_max_replicas = {most} and autoscale_min_replicas = {least}: from 1 up, and the most not fewer "
+            f"than the least or than replicas = {options.replicas}"
+        )
+    if not 0 <= options.autoscale_in_ratio < options.autoscale_out_ratio <= 1:
+        raise ConfigError("autoscale_in_ratio must lie below autoscale_out_ratio, both in 0 … 1")
+    for key in ("start_up_s", "in_after_s", "forecast_s", "backlog_s"):
+        if not getattr(options, f"autoscale_{key}") >= 0:
+            raise ConfigError(f"autoscale_{key} = {getattr(options, f'autoscale_{key}')} must not be negative")
 
 
 def _typed(key: str, text: str, hint: Any) -> Any:

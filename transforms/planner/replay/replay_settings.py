@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from transforms.errors import ConfigError
+from transforms.planner.fleet_control.autoscaler import Autoscaling
 from transforms.planner.memory.kv_versions import VLLM
 from transforms.planner.replay.engine_rules import engine_rules
 from transforms.planner.replay.replay_checks import shared_sizes
 from transforms.planner.replay.replay_options import REQUESTED
 from transforms.planner.replay.replay_types import NO_LIMIT, Caching, RequestedRule, Router, Settings, pool_of
+from transforms.planner.tool_waits.policy import DROP, OFFLOAD, policy_of
 
 if TYPE_CHECKING:
     from transforms.fleet import Engine
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from transforms.planner.replay.replay_options import ReplayOptions
     from transforms.planner.replay.replay_trace import ReplayTrace
     from transforms.planner.replay.replay_types import Pool
+    from transforms.planner.tool_waits.policy import Policy
 
 RESERVED_BLOCKS = 1
 """vLLM keeps the first block for itself (v1/core/block_pool.py, null_block)."""
@@ -39,8 +42,11 @@ class KvPool:
     """KV bytes per token where every token costs the same; None for windows and states."""
 
 
-def kv_pool(account: KvAccount, blocks: int | None = None) -> KvPool:
-    """Pool of one replica: of `blocks` blocks as the engine's log counts them, else of the account's own."""
+def kv_pool(account: KvAccount, blocks: int | None = None, host_bytes_per_s: float | None = None) -> KvPool:
+    """Pool of one replica: of `blocks` blocks as the engine's log counts them, else of the account's own.
+
+    `host_bytes_per_s` is one GPU's link to its host: with policy `offload` all GPUs of a replica move their part.
+    """
     count = account.num_blocks if blocks is None else blocks
     usable = count - RESERVED_BLOCKS if account.engine.startswith(VLLM) else count
     if usable < 1:
@@ -48,6 +54,8 @@ def kv_pool(account: KvAccount, blocks: int | None = None) -> KvPool:
     sizes = [size for group in account.groups for size in (group.bytes_per_block, group.fixed_bytes) if size > 0]
     unit_bytes = math.gcd(*sizes)
     pool = pool_of(account.groups, usable * account.bytes_per_block + account.state_pool_bytes, unit_bytes)
+    if host_bytes_per_s is not None:
+        pool = replace(pool, host_s_per_unit=unit_bytes / (host_bytes_per_s * account.gpus))
     is_plain = pool.fixed_units == 0 and all(most >= NO_LIMIT for most in pool.max_blocks)
     each = sum(size * unit_bytes / tokens for tokens, size in zip(pool.block_tokens, pool.units_per_block, strict=True))
     return KvPool(pool, unit_bytes, count, each if is_plain else None)
@@ -61,6 +69,7 @@ def replay_settings(
         raise ConfigError("enable_chunked_prefill = false is not modelled: the replay's engine prefills in chunks")
     rules = engine_rules(engine.version if engine.name == VLLM else None)
     lag = rules.async_lag_steps if engine.async_scheduling is None else int(engine.async_scheduling)
+    policy = policy_of(options.tool_wait_policy, engine)
     return Settings(
         pool=pool,
         max_num_seqs=engine.max_num_seqs,
@@ -80,11 +89,31 @@ def replay_settings(
         replicas=options.replicas,
         router=Router[options.router.upper()],
         affinity_slack_requests=options.affinity_slack_requests,
-        caching=_caching(engine, options, pool, trace),
+        caching=Caching.OFF if policy.name == DROP else _caching(engine, options, pool, trace),
         prefix_block_tokens=trace.prefix_block_tokens,
+        pin_s=policy.ttl_s,
+        offload_s_per_unit=_offload_s(policy, pool),
+        autoscaling=_autoscaling(options),
         failure_ends_session=options.failure_ends_session,
         seed=options.seed,
     )
+
+
+def _autoscaling(options: ReplayOptions) -> Autoscaling | None:
+    if options.autoscale_max_replicas is None:
+        return None
+    return Autoscaling(
+        **{f.name: getattr(options, f"autoscale_{f.name}") for f in fields(Autoscaling) if f.name != "tick_s"}
+    )
+
+
+def _offload_s(policy: Policy, pool: Pool) -> float:
+    """Seconds a unit takes to the host's memory, 0 for policies that leave it where it is."""
+    if policy.name != OFFLOAD:
+        return 0.0
+    if pool.host_s_per_unit <= 0:
+        raise ConfigError("tool_wait_policy = offload: the GPU's entry has no link to its host; add [host] to it")
+    return pool.host_s_per_unit
 
 
 def _either(told: bool | None, usual: bool) -> bool:

@@ -17,6 +17,7 @@ import polars as pl
 from transforms.errors import InputError
 from transforms.planner.replay.replay_types import TraceColumns
 from transforms.planner.residency.output_lengths import draw_outputs
+from transforms.planner.tool_waits.tool_gaps import after_tools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +97,7 @@ def replay_trace(rows: pl.DataFrame, where: str, seed: int = 0, *, is_causal: bo
         parent=links.parent,
         delay_s=links.delay_s,
         from_start=links.from_start,
+        is_tool_wait=links.is_tool_wait,
     )
     return ReplayTrace(
         columns=columns,
@@ -165,6 +167,7 @@ class _Links:
     parent: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     delay_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     from_start: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    is_tool_wait: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     unknown_gaps: int = 0
 
 
@@ -187,7 +190,8 @@ def _links(rows: pl.DataFrame, arrived_s: NDArray[np.float64]) -> _Links:
         delay_s[row] = gap_s if gap_s >= 0 else arrived_s[row] - arrived_s[cause]
     if (parent < 0).all():
         return _Links(unknown_gaps=unknown)
-    return _Links(parent, delay_s, from_start, unknown)
+    is_next_turn = (parent == before) & (parent >= 0) & ~from_start
+    return _Links(parent, delay_s, from_start, is_next_turn & after_tools(rows, before), unknown)
 
 
 def _previous(group: NDArray[np.int64]) -> NDArray[np.int64]:

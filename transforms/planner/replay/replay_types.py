@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from transforms.planner.fleet_control.autoscaler import Autoscaling
     from transforms.planner.memory.kv_result import KvGroup
 
     Reals = NDArray[np.float64]
@@ -107,6 +108,8 @@ class TraceColumns:
     parent: Wholes = field(default_factory=_no_wholes)
     delay_s: Reals = field(default_factory=_no_reals)
     from_start: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    is_tool_wait: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Whether `delay_s` is a wait for tools: what the engine may keep the session's KV for."""
     block_offsets: Counts = field(default_factory=_no_counts)
     """rows + 1 offsets into `block_ids`."""
     block_ids: Wholes = field(default_factory=_no_wholes)
@@ -133,6 +136,8 @@ class Pool:
     """`NO_LIMIT` for none."""
     units_per_block: tuple[int, ...] = (1,)
     fixed_units: int = 0
+    host_s_per_unit: float = 0.0
+    """Seconds to move a unit to the memory of the host, or back; 0: unknown."""
 
 
 def pool_of(groups: Sequence[KvGroup], pool_bytes: int, unit_bytes: int = 1) -> Pool:
@@ -185,10 +190,17 @@ class Settings:
     caching: Caching = Caching.OFF
     prefix_block_tokens: int = 0
     """Tokens of one id of `TraceColumns.block_ids`: a multiple of every block size of the pool."""
+    pin_s: float = 0.0
+    """Seconds for which cached KV stays referenced after an answer that leads to a tool wait, unless the turn after it
+    comes sooner; infinite: until it does. Kept for no longer where running requests lack blocks."""
+    offload_s_per_unit: float = 0.0
+    """> 0: KV goes to the host's memory in a tool wait and back after it; so long a unit, on one link a replica."""
     failure_ends_session: bool = True
     """Requests caused by one that was rejected or timed out are never sent; else they follow its end as if it were."""
     closed_loop_requests: int = 0
     """> 0: arrival times are not read; so many requests are in the system, the next enters when one leaves."""
+    autoscaling: Autoscaling | None = None
+    """Rules by which replicas come and go; `replicas` are there at the start."""
     seed: int = 0
     """Of the random router."""
     series: bool = False
@@ -234,6 +246,10 @@ class ReplayResult:
     """∫ tokens with a KV slot dt: times the KV bytes per token this is KV·time, token-linear."""
     kv_unit_s: Reals
     """∫ units of whole blocks dt."""
+    paid_replica_s: float
+    """Seconds of all replicas: count × makespan; with autoscaling, from each order to the end of its last request."""
+    pinned_unit_s: Reals
+    """∫ units of whole blocks dt that were kept after it, in the tool wait it led to; length 0 without a policy."""
     makespan_s: float
     """From the first arrival to the last end."""
     preempted: int

@@ -68,6 +68,24 @@ def step_costs(model: StepModel) -> StepCosts:
     )
 
 
+def step_s(
+    costs: StepCosts, *, decoding: float = 0.0, prefill: float = 0.0, pairs: float = 0.0, context: float = 0.0
+) -> float:
+    """Seconds of a step of `decoding` sequences with `context` tokens of KV together, or of `prefill` tokens.
+
+    `pairs` are (prompt token × token it attends to), weighted; for averages, where the kernel counts each sequence.
+    """
+    tokens = prefill + decoding
+    attended = pairs if prefill else context
+    compute = costs.token_compute_s * tokens + costs.sampled_compute_s * decoding + costs.pair_compute_s * attended
+    memory = costs.weight_memory_s + costs.context_memory_s * context + costs.sequence_memory_s * decoding
+    if costs.experts > 0.0:
+        memory += (
+            costs.expert_memory_s * costs.experts * (1.0 - (1.0 - costs.experts_per_token / costs.experts) ** tokens)
+        )
+    return max(compute, memory) + costs.step_s + costs.sequence_s * decoding + costs.token_s * tokens
+
+
 def longest_step_s(costs: StepCosts, sequences: int, budget_tokens: int, context_tokens: int, drafts: int) -> float:
     """Seconds that no step takes longer than: a full budget, every sequence at `context_tokens`, both terms added."""
     tokens = budget_tokens + sequences * (1 + drafts)

@@ -1,0 +1,1 @@
+"""Fleets that grow and shrink with their load."""

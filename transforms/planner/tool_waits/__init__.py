@@ -1,0 +1,1 @@
+"""What to do with a session's KV while its tools run."""
