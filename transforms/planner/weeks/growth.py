@@ -40,6 +40,8 @@ class Growth:
     """Mean of the weeks, counted back from the latest (0)."""
     squares: float
     """Sum of squares about it."""
+    latest_off: float
+    """Line less latest week: the week's own accident, which the next one does not repeat."""
 
     def factor(self, weeks_ahead: float) -> tuple[float, float, float]:
         """What the latest week is multiplied by so many weeks on: as the line says, and the 90 % interval's ends."""
@@ -47,7 +49,7 @@ class Growth:
         freedom = self.weeks - 2
         student = T_95[freedom - 1] if freedom <= len(T_95) else NORMAL_95
         half = student * self.spread * math.sqrt(far)
-        middle = self.per_week * weeks_ahead
+        middle = self.latest_off + self.per_week * weeks_ahead
         return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
@@ -75,7 +77,14 @@ def growth_of(work_per_s: Mapping[str, float]) -> Growth | None:
     squares = float(((at - centre) ** 2).sum())
     slope = float(((at - centre) * (logs - logs.mean())).sum()) / squares
     off = logs - logs.mean() - slope * (at - centre)
-    return Growth(slope, math.sqrt(float((off**2).sum()) / (len(known) - 2)), len(known), centre, squares)
+    return Growth(
+        per_week=slope,
+        spread=math.sqrt(float((off**2).sum()) / (len(known) - 2)),
+        weeks=len(known),
+        centre=centre,
+        squares=squares,
+        latest_off=-float(off[at.argmax()]),
+    )
 
 
 def forecast_rows(growth: Growth | None, outlook: Outlook) -> list[dict[str, Any]]:
@@ -110,8 +119,8 @@ def run_out_date(growth: Growth, outlook: Outlook) -> date | None:
         return monday
     if growth.per_week <= 0:
         return None
-    ahead = math.log(outlook.now_gpus / outlook.demand_gpus) / growth.per_week
-    return monday + timedelta(days=math.ceil(7 * ahead)) if ahead <= outlook.horizon_weeks else None
+    ahead = (math.log(outlook.now_gpus / outlook.demand_gpus) - growth.latest_off) / growth.per_week
+    return monday + timedelta(days=max(math.ceil(7 * ahead), 0)) if ahead <= outlook.horizon_weeks else None
 
 
 def week_after(week: str, ahead: int) -> str:
