@@ -26,6 +26,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(INSTALL) -e '.[dev]'
 	@touch $@
 
+$(VENV)/.installed-soak: $(VENV)/.installed-dev
+	@echo "installing Ray into $(VENV)"
+	@$(INSTALL) -e '.[dev,ray]'
+	@touch $@
+
 # the main job on the sample: the decision and the path of the report
 review: $(VENV)/.installed
 	@$(BIN)/kvledger sample
@@ -45,8 +50,8 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-# long trials: kills, fuzzing; by hand
-soak: $(VENV)/.installed-dev
+# long trials: kills, fuzzing, schedule, Ray, other tools' loaders; by hand
+soak: $(VENV)/.installed-soak
 	@$(BIN)/python -m pytest -m soak
 
 clean:

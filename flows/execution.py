@@ -11,9 +11,11 @@ import os
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from flows import prefect_home
+from flows.cluster import cluster_asked
 from flows.log import LOGGER
 from flows.prefect_home import ServerError
 from flows.processes import ended_by_signals, worker_pool
@@ -92,6 +94,10 @@ class Execution:
                     f"Prefect's server at {os.environ['PREFECT_API_URL']} cannot be used ({error}); "
                     "start it, unset PREFECT_API_URL, or pass --no-prefect"
                 ) from error
+            if asked := cluster_asked():
+                raise RunError(
+                    f"the {asked} cluster cannot be used ({error}); mend it, or unset KVLEDGER_TASK_RUNNER"
+                ) from error
             LOGGER.warning(WITHOUT, error)
             return self._run_plainly(body)
 
@@ -139,6 +145,17 @@ def workers_asked() -> int | None:
     if not asked.isdecimal() or int(asked) < 1:
         raise ConfigError(f"KVLEDGER_WORKERS={asked}: must be a number of worker processes, 1 or more")
     return int(asked)
+
+
+def own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """`trace` without the dozens of frames that Prefect and its event loop put between ours."""
+    if trace is None:
+        return None
+    deeper = own_frames(trace.tb_next)
+    room = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if room in ("prefect", "concurrent"):
+        return deeper
+    return TracebackType(deeper, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def is_transient(error: BaseException | None) -> bool:

@@ -1,6 +1,6 @@
 """Prefect around the stages: one flow run a command, one task run a stage and a part. The only importer of Prefect.
 
-`run_flow` is what commands use; `scheduled` is the flow that `kvledger serve` or a worker of a process pool starts.
+Commands use `run_flow`; `kvledger serve` and workers of a process pool start the flow `scheduled`.
 
 Import it after the environment of flows/prefect_home.py stands. Nothing is cached and no result is written: tasks
 hand plain manifests on in memory. Transient faults are tried again; bad input and bugs never are.
@@ -14,7 +14,6 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from prefect import flow, task
@@ -30,7 +29,8 @@ from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.types.entrypoint import EntrypointType
 
-from flows.execution import is_transient, lost_worker_named, workers_asked
+from flows.cluster import call_name, cluster_asked, cluster_executor, cluster_task_runner
+from flows.execution import is_transient, lost_worker_named, own_frames, workers_asked
 from flows.log import LOGGER, start_logging
 from flows.prefect_home import ServerError
 from flows.printing import print_note
@@ -60,16 +60,31 @@ def _is_worth_retrying(_task: Task[..., Any], _run: TaskRun, state: State[Any]) 
     return isinstance(state.data, BaseException) and is_transient(state.data)
 
 
-@task(
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retries=len(RETRY_DELAYS_S),
-    retry_delay_seconds=list(RETRY_DELAYS_S),
-    retry_condition_fn=_is_worth_retrying,
-)
+_TRIED_AGAIN: dict[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "persist_result": False,
+    "retries": len(RETRY_DELAYS_S),
+    "retry_delay_seconds": list(RETRY_DELAYS_S),
+    "retry_condition_fn": _is_worth_retrying,
+}
+
+
+@task(**_TRIED_AGAIN)
 def _call(work: Callable[[], object]) -> object:
-    """Answer of `work`: the body of every task."""
+    """Answer of `work`: the body of the task of every part."""
     return work()
+
+
+_WORK: list[Callable[[], Any]] = []
+"""What the flow run that is under way does, and in it the stage: apart from flow and task, which a cluster copies."""
+
+
+def _run_work() -> Any:
+    """Answer of what is under way: the body of every flow, and of the task of every stage."""
+    return _WORK[-1]()
+
+
+_stage = task(**_TRIED_AGAIN)(_run_work)
 
 
 class TaskExecutor(Executor):
@@ -82,7 +97,7 @@ class TaskExecutor(Executor):
         """Answer of `fn(*args, **kwargs)` once a worker has it."""
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()
-        part = _call.with_options(name=_name(fn))
+        part = _call.with_options(name=call_name(fn))
         run = part.submit(lambda: self._pool.submit(fn, *args, **kwargs).result())
         run.add_done_callback(partial(_pass_on, answer))
         return answer
@@ -95,6 +110,23 @@ def _pass_on(answer: Future[Any], run: PrefectFuture[Any]) -> None:
         answer.set_exception(error)
 
 
+@contextmanager
+def _executor(workers: int | None) -> Iterator[Executor]:
+    """What the parts of stages run on: a pool of processes here, or the cluster that KVLEDGER_TASK_RUNNER names."""
+    if cluster_asked():
+        with cluster_executor(lambda work, name: _call.with_options(name=name).submit(work).result) as executor:
+            yield executor
+    else:
+        with worker_pool(workers) as pool:
+            yield TaskExecutor(pool)
+
+
+def _task_runner(workers: int | None) -> Any:
+    """Prefect's task runner: Dask's or Ray's, or threads that wait for our pool."""
+    number = workers or cores()
+    return cluster_task_runner(number) if cluster_asked() else ThreadPoolTaskRunner(2 * number)
+
+
 class FlowStages:
     """Stages that are task runs of the running flow."""
 
@@ -105,7 +137,11 @@ class FlowStages:
     def run(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Answer of `function(*args, **kwargs)`, run as the stage `name`."""
         LOGGER.info("%s", name)
-        return cast("T", _call.with_options(name=name, **self._retry)(partial(function, *args, **kwargs)))
+        _WORK.append(partial(function, *args, **kwargs))
+        try:
+            return cast("T", _stage.with_options(name=name, **self._retry)())
+        finally:
+            _WORK.pop()
 
 
 class _Outcome(Generic[T]):
@@ -125,23 +161,23 @@ def run_flow(name: str, body: Callable[[Stages], T], workers: int | None, before
     lost later costs the run's record, not the run.
     """
     outcome: _Outcome[T] = _Outcome()
-    runner: Any = ThreadPoolTaskRunner(2 * (workers or cores()))
 
-    @flow(
-        name=f"kvledger {name}",
-        task_runner=runner,
-        persist_result=False,
-        validate_parameters=False,
-    )
-    def command() -> State[Any]:
+    def work() -> State[Any]:
         try:
-            with worker_pool(workers) as pool:
-                outcome.answers.append(body(FlowStages(TaskExecutor(pool))))
+            with _executor(workers) as executor:
+                outcome.answers.append(body(FlowStages(executor)))
         except Exception as error:  # noqa: BLE001 -- raised below; Prefect would write it to disk as a pickle
             outcome.error = error
         before_end()
         return Failed(message=str(outcome.error)) if outcome.error else Completed()
 
+    command = flow(
+        name=f"kvledger {name}",
+        task_runner=_task_runner(workers),
+        persist_result=False,
+        validate_parameters=False,
+    )(_run_work)
+    _WORK.append(work)
     try:
         with _settings_of_environment():
             command(return_state=True)
@@ -149,15 +185,17 @@ def run_flow(name: str, body: Callable[[Stages], T], workers: int | None, before
         if not outcome.answers and outcome.error is None:
             raise ServerError(_in_short(trouble)) from trouble
         LOGGER.warning("Prefect could not record the end of this run: %s", _in_short(trouble))
+    finally:
+        _WORK.pop()
     if outcome.error is not None:
-        raise outcome.error.with_traceback(_own_frames(outcome.error.__traceback__))
+        raise outcome.error.with_traceback(own_frames(outcome.error.__traceback__))
     return outcome.answers[0]
 
 
 @flow(
     name="kvledger scheduled",
     flow_run_name="{command}",
-    task_runner=ThreadPoolTaskRunner(2 * cores()),  # type: ignore[arg-type]
+    task_runner=_task_runner(None),
     persist_result=False,
 )
 def scheduled(command: str, home: str, fleet: str, is_catching_up: bool = False) -> State[Any]:
@@ -170,8 +208,8 @@ def scheduled(command: str, home: str, fleet: str, is_catching_up: bool = False)
     try:
         from flows import schedule
 
-        with lost_worker_named(), worker_pool(workers_asked()) as pool:
-            stages = FlowStages(TaskExecutor(pool), PATIENT_RETRY_DELAYS_S)
+        with lost_worker_named(), _executor(workers_asked()) as executor:
+            stages = FlowStages(executor, PATIENT_RETRY_DELAYS_S)
             ran = schedule.run_scheduled(stages, given, _due_at())
     except Exception as error:  # noqa: BLE001 -- Prefect would write it to disk as a pickle
         LOGGER.error("%s", error, exc_info=None if isinstance(error, KvledgerError) else error)
@@ -252,22 +290,6 @@ def _settings_of_environment() -> AbstractContextManager[Any]:
     if PREFECT_API_URL.value() == wanted.get(PREFECT_API_URL):
         return nullcontext()
     return temporary_settings(updates=wanted)
-
-
-def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """`trace` without the dozens of frames that Prefect and its event loop put between ours."""
-    if trace is None:
-        return None
-    deeper = _own_frames(trace.tb_next)
-    room = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
-    if room in ("prefect", "concurrent"):
-        return deeper
-    return TracebackType(deeper, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
-
-
-def _name(function: Any) -> str:
-    """Name of a part's task: that of the function it calls."""
-    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _in_short(trouble: Exception) -> str:

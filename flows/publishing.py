@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flows.home import Home
-    from transforms.fleet import Publish
+    from transforms.fleet_running import Publish
 
 HASH_BYTES = 4 << 20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ def _missing(marker: str) -> str | None:
         return "the shared traces (set KVLEDGER_SHARED=DIR)"
     if marker == "browser" and not shutil.which("chromium"):
         return "Chromium (Debian package chromium)"
+    if marker == "cluster" and not (find_spec("prefect_dask") or find_spec("prefect_ray")):
+        return "Dask or Ray (pip install 'kvledger[dask]')"
     return None
 
 

@@ -22,6 +22,7 @@ import duckdb
 import pytest
 from serving import STATES, eventually, place_trace, serving, stored
 
+from flows.cluster import cluster_asked
 from flows.execution import Execution, Stages, execution, is_transient
 from flows.home import Home, open_home
 from flows.prefect_home import LOOPBACK, sealed
@@ -329,6 +330,42 @@ def test_a_review_under_prefect_is_the_plain_one_quiet_and_without_a_network(
     assert rows(warm_home, ended) == [("kvledger review", "COMPLETED")]
     assert written(warm_home) == written(plain)
     assert tables(warm_home) == tables(plain)
+
+
+def ingested_on(runner: str | None, home: Home, fleet: Path, environment: dict[str, str]) -> dict[str, bytes]:
+    """Name -> bytes of the lake after an ingest with two workers of `runner` (None: without Prefect)."""
+    (home.root / "tenant.key").write_bytes(b"one key for both homes, 32 bytes")
+    words = [] if runner else ["--no-prefect"]
+    command = [KVLEDGER, "ingest", "--rebuild", "--home", str(home.root), "--fleet", str(fleet), *words]
+    asked = {"KVLEDGER_WORKERS": "2", **({"KVLEDGER_TASK_RUNNER": runner} if runner else {})}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment | asked)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stderr == ""
+    return {path.relative_to(home.root).as_posix(): path.read_bytes() for path in home.lake.rglob("*.parquet")}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("runner", ["dask", pytest.param("ray", marks=pytest.mark.soak)])
+def test_a_cluster_gives_the_bytes_of_one_machine(
+    runner: str, warm_home: Home, outside: dict[str, str], tmp_path: Path
+) -> None:
+    fleet = place_trace(tmp_path)
+    far = open_home(tmp_path / "far")
+    far.prefect.mkdir()
+    shutil.copy(warm_home.prefect / "prefect.db", far.prefect)
+    direct = {name: value for name, value in outside.items() if "proxy" not in name.lower()}
+    lake = ingested_on(runner, far, fleet, direct)
+    assert len(lake) >= 3
+    assert lake == ingested_on(None, open_home(tmp_path / "near"), fleet, direct)
+    parts = "select count(*) from task_run where name like 'parse_part-%' and state_type = 'COMPLETED'"
+    assert rows(far, parts) == [(2,)]
+    assert not [path for path in far.root.rglob("*") if path.suffix in (".pkl", ".pickle")]
+
+
+def test_a_cluster_that_nobody_knows_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVLEDGER_TASK_RUNNER", "spark")
+    with pytest.raises(ConfigError, match="must be dask or ray"):
+        cluster_asked()
 
 
 def test_a_run_of_the_schedule_leaves_its_decision_and_no_process(warm_home: Home, tmp_path: Path) -> None:
