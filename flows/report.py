@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.shipped import shipped
 from flows.warehouse import published
-from transforms.errors import DataError, HomeError
+from transforms.errors import CatalogError, DataError, HomeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from flows.home import Home
+    from reports.page import Page
 
 PREFIXES = ("dim_", "dist_", "plan_", "mart_")
 """Tables whose rows of the week the JSON has; the HTML is made of mart_* and dim_deployments."""
@@ -45,11 +46,12 @@ _WEEK = re.compile(r"\d{4}-W\d{2}")
 
 @dataclass(frozen=True)
 class Reported:
-    """What a report left behind: the HTML file, the JSON object of the review, and the decision for a terminal."""
+    """What a report left behind: the HTML file, the JSON object, the decision for a terminal, and the page itself."""
 
     html: Path
     summary: Mapping[str, Any]
     decision: tuple[str, ...]
+    page: Page
 
 
 def report(home: Home, week: str | None = None, fleet: Path | None = None) -> Reported:
@@ -65,28 +67,46 @@ def report(home: Home, week: str | None = None, fleet: Path | None = None) -> Re
 
     with published(home) as connection:
         chosen = _week(connection, week)
-        tables = _tables(connection, chosen)
+        tables = week_tables(connection, chosen)
         decided = _decided(connection)
     folder = home.reports / f"week={chosen}"
     path = folder / "review.html"
-    page = review_page(tables, chosen, _versions(), reproduce(home, fleet, chosen))
-    found = summary(tables, chosen, str(path))
-    _put(folder / "review.json", json_text(found | {"report": path.name}))
-    _put(folder / "review.md", markdown(page))
-    _put(path, html(page, _bundle(home)))
-    _put(home.reports / "index.html", index_html(_past_weeks(home), decided))
-    return Reported(path, found, decision_lines(page))
+    known = step_time_errors(home)
+    page = review_page(tables, chosen, package_versions(), reproduce(home, fleet, chosen), known)
+    found = summary(tables, chosen, str(path)) | {"step_time_errors": known}
+    put_text(folder / "review.json", json_text(found | {"report": path.name}))
+    put_text(folder / "review.md", markdown(page))
+    put_text(path, html(page, charts_bundle(home)))
+    put_text(home.reports / "index.html", index_html(_past_weeks(home), decided))
+    return Reported(path, found, decision_lines(page), page)
+
+
+def step_time_errors(home: Home) -> list[dict[str, Any]]:
+    """Predicted against measured step times of the catalog's calibrations; none where they hold no comparison."""
+    from flows.catalog import load_catalog
+    from flows.predict import accuracy
+
+    try:
+        return accuracy(load_catalog(home))
+    except CatalogError:
+        return []
 
 
 def reproduce(home: Home, fleet: Path | None, week: str) -> list[str]:
     """COMMANDS for `week`, naming home and fleet file as given where that is relative, else by their last part."""
-    at = f"--home {_named(home.root)}"
-    is_named = fleet is not None and fleet not in (home.fleet, shipped("data", "fleet.toml"))
-    place = f"{at} --fleet {_named(fleet)}" if fleet is not None and is_named else at
+    at = f"--home {named_path(home.root)}"
+    place = at + fleet_flag(home, fleet)
     return [command.format(week=week, place=place, home=at) for command in COMMANDS]
 
 
-def _named(path: Path) -> str:
+def fleet_flag(home: Home, fleet: Path | None) -> str:
+    """` --fleet FILE` where `fleet` is neither the home's own nor the example, else nothing."""
+    is_named = fleet is not None and fleet not in (home.fleet, shipped("data", "fleet.toml"))
+    return f" --fleet {named_path(fleet)}" if fleet is not None and is_named else ""
+
+
+def named_path(path: Path) -> str:
+    """`path` as given where it is relative, else its last part below ELSEWHERE; quoted for a shell."""
     return shlex.quote(f"{ELSEWHERE}/{path.name}" if path.is_absolute() else str(path))
 
 
@@ -104,7 +124,7 @@ def _week(connection: duckdb.DuckDBPyConnection, week: str | None) -> str:
     return week
 
 
-def _tables(connection: duckdb.DuckDBPyConnection, week: str) -> dict[str, pl.DataFrame]:
+def week_tables(connection: duckdb.DuckDBPyConnection, week: str) -> dict[str, pl.DataFrame]:
     """Rows of `week` of every table with one of PREFIXES, and all rows of those that have no week."""
     listed = connection.execute(
         "select table_name, bool_or(column_name = 'week') from duckdb_columns() "
@@ -136,7 +156,7 @@ def _past_weeks(home: Home) -> list[str]:
     return sorted((name for name in names if _WEEK.fullmatch(name)), reverse=True)
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Package -> version, of those whose version can move a figure or a chart."""
     found = {}
     for package in PACKAGES:
@@ -145,7 +165,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _bundle(home: Home) -> str:
+def charts_bundle(home: Home) -> str:
     """The charts' JavaScript; made once a version (it takes 2 s), then kept beside the reports."""
     from reports.bundle import bundle, bundle_version
 
@@ -153,11 +173,11 @@ def _bundle(home: Home) -> str:
     with suppress(OSError, UnicodeDecodeError):
         return kept.read_text(encoding="utf-8")
     made = bundle()
-    _put(kept, made)
+    put_text(kept, made)
     return made
 
 
-def _put(path: Path, text: str) -> None:
+def put_text(path: Path, text: str) -> None:
     """Write `text` aside and rename it into place; HomeError where that cannot be done."""
     aside = path.with_name(f"{path.name}.part")
     try:

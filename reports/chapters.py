@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports import capacity_tables, source_tables, tables
+from reports.accuracy import accuracy_section
 from reports.blocks import Chart, Table, text
 from reports.charts.arrivals import rate_chart, rhythm_chart
 from reports.charts.batch_curve import batch_charts
@@ -21,6 +22,7 @@ from reports.words import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 TRAFFIC = ("mart_arrivals", "mart_lengths", "mart_latency")
 """Tables that have rows of every deployment with requests."""
@@ -93,8 +95,11 @@ def _all_traffic(marts: Marts) -> tuple[Section, ...]:
     return (Section("All traffic", tables=(tables.lengths(marts, ALL), tables.arrivals(marts, ALL)), is_wide=True),)
 
 
-def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequence[str]) -> Chapter:
-    """What the figures rest on: data, assumptions, warnings, versions and how to make them again."""
+def sources_chapter(
+    marts: Marts, versions: Mapping[str, str], commands: Sequence[str], accuracy: Sequence[Mapping[str, Any]]
+) -> Chapter:
+    """What the figures rest on: data, assumptions, errors of step times, versions and how to make them again."""
+    trust = accuracy_section(marts, accuracy)
     made = Table(
         title="Versions",
         labels=("Package", "Version"),
@@ -113,6 +118,7 @@ def sources_chapter(marts: Marts, versions: Mapping[str, str], commands: Sequenc
             Section("Data quality", tables=(source_tables.data_quality(marts), source_tables.rejects(marts)),
                     is_wide=True),
             Section("Assumptions", tables=(source_tables.assumptions(marts),), note=LABELS, is_wide=True),
+            *(() if trust is None else (trust,)),
             Section("How to reproduce", tables=(made,), commands=tuple(commands),
                     note="The same logs, fleet file, catalog and versions give the same figures. PATH stands for a "
                     "folder of the machine that made this report; other paths start where it was made."),

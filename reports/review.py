@@ -17,6 +17,7 @@ from reports.words import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 
 UNSERVED = "unserved_models"
@@ -24,8 +25,17 @@ SAID = ("slo_unreachable", "no_traffic", "no_interval")
 """Warnings that the decision itself says (action, objective, how sure); the table and the JSON have them too."""
 
 
-def review_page(marts: Marts, week: str, versions: Mapping[str, str], commands: Sequence[str]) -> Page:
-    """The page of `week`; `versions` (package -> version) and `commands` end up under "how to reproduce"."""
+def review_page(
+    marts: Marts,
+    week: str,
+    versions: Mapping[str, str],
+    commands: Sequence[str],
+    accuracy: Sequence[Mapping[str, Any]] = (),
+) -> Page:
+    """The page of `week`; `versions` (package -> version) and `commands` end up under "how to reproduce".
+
+    `accuracy` has the errors of predicted step times, one row for each engine, GPU, model and weight dtype.
+    """
     found = verdicts(marts)
     return Page(
         week=week,
@@ -42,7 +52,7 @@ def review_page(marts: Marts, week: str, versions: Mapping[str, str], commands: 
         chapters=(
             *(deployment_chapter(marts, verdict.name, number) for number, verdict in enumerate(found)),
             fleet_chapter(marts),
-            sources_chapter(marts, versions, commands),
+            sources_chapter(marts, versions, commands, accuracy),
         ),
     )
 

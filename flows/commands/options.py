@@ -14,6 +14,7 @@ FleetOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")]
 WaitOption = Annotated[float, typer.Option("--wait", help="Seconds to wait for another run on this home.", min=0)]
 NoPrefectOption = Annotated[bool, typer.Option("--no-prefect", help="Run the same stages without Prefect.")]
+PngOption = Annotated[bool, typer.Option("--png", help="Also write the key charts as PNG files beside the report.")]
 WeekOption = Annotated[
     str | None, typer.Option("--week", help="ISO week such as 2026-W47; default: the latest with rows.")
 ]

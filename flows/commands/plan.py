@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, WaitOption, WeekOption
+from flows.commands.options import (
+    DEFAULT_HOME,
+    FleetOption,
+    HomeOption,
+    JsonOption,
+    PngOption,
+    WaitOption,
+    WeekOption,
+)
 from flows.home import locked
 from flows.log import log_to_home
 from flows.printing import print_json, print_line
@@ -13,6 +21,7 @@ def plan(
     home: HomeOption = DEFAULT_HOME,
     fleet: FleetOption = None,
     wait: WaitOption = 0.0,
+    png: PngOption = False,
     json: JsonOption = False,
 ) -> None:
     """Plan one week on the published warehouse, without reading logs again: GPUs needed per deployment, and why."""
@@ -23,15 +32,19 @@ def plan(
     with locked(place, wait), ended_by_signals():
         log_to_home(place)
         from flows.catalog import load_catalog
+        from flows.pictures import pictures
         from flows.plan import plan as plan_published
         from flows.progress import progress
         from flows.report import report
 
         chosen = plan_published(place, loaded, load_catalog(place), week, progress)
         reported = report(place, chosen, loaded.path)
+        drawn = pictures(reported) if png else []
     if json:
         print_json(reported.summary)
         return
     for line in reported.decision:
         print_line(line)
     print_line(f"report: {reported.html}")
+    for path in drawn:
+        print_line(f"picture: {path}")

@@ -8,6 +8,7 @@ from flows.commands.options import (
     HomeOption,
     JsonOption,
     NoPrefectOption,
+    PngOption,
     WaitOption,
     WeekOption,
 )
@@ -22,11 +23,13 @@ def review(
     fleet: FleetOption = None,
     wait: WaitOption = 0.0,
     no_prefect: NoPrefectOption = False,
+    png: PngOption = False,
     json: JsonOption = False,
 ) -> None:
     """Ingest, build, plan and report one week: how many GPUs each deployment needs, and why."""
     from flows.commands.opening import open_home_and_fleet
     from flows.execution import execution
+    from flows.pictures import pictures
     from flows.review import check_request, review_week
 
     place, loaded = open_home_and_fleet(home, fleet)
@@ -34,6 +37,7 @@ def review(
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
         reviewed = way.run("review", lambda stages: review_week(stages, place, loaded, week))
+        drawn = pictures(reviewed.report) if png else []
     for note in reviewed.notes:
         print_note(f"warning: {note.text}")
     if json:
@@ -43,3 +47,5 @@ def review(
     for line in reviewed.report.decision:
         print_line(line)
     print_line(f"report: {reviewed.link}")
+    for path in drawn:
+        print_line(f"picture: {path}")

@@ -13,7 +13,8 @@ import pytest
 from report_week import BEFORE, HOSTILE, WEEK, decision, empty_week, frame, full_week
 
 from flows.home import Home
-from flows.report import report, reproduce
+from flows.pictures import pictures
+from flows.report import report, reproduce, step_time_errors
 from transforms.errors import DataError, HomeError
 
 
@@ -59,6 +60,24 @@ def test_writes_three_files_and_an_index_and_nothing_half_written(home: Home) ->
     assert kept | {"report": str(made.html)} == json.loads(json.dumps(dict(made.summary)))
     assert kept["report"] == "review.html"
     assert made.decision[0].startswith(WEEK)
+
+
+def test_the_json_has_the_errors_of_the_catalogs_step_times(home: Home) -> None:
+    listed = report(home).summary["step_time_errors"]
+    assert listed == step_time_errors(home)
+    assert {row["engine"] for row in listed} == {"vllm", "sglang", "tensorrt-llm"}
+
+
+def test_pictures_lie_beside_the_report_and_old_ones_go(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    publish(home, full_week(windows=2))
+    reported = report(home)
+    stale = reported.html.parent / "charts" / "deployment-9-residency.png"
+    stale.parent.mkdir()
+    stale.write_bytes(b"old")
+    made = pictures(reported)
+    assert sorted(stale.parent.iterdir()) == sorted(made)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in made)
 
 
 def test_a_week_has_its_own_rows_and_files_without_a_week(home: Home) -> None:
