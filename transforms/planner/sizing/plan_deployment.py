@@ -19,6 +19,7 @@ from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.sizing.replay_week import ROUTER
 from transforms.planner.steps.batch_curve import batch_curve
+from transforms.planner.tool_waits.policy_rows import policy_rows
 from transforms.workload import week_start
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
         "plan_batch_curve": _batch_curve(found, site, modelled),
         "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
         "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
-        **{name: empty_plan_table(name) for name in ("plan_scenarios", "plan_tool_wait_policies", *WEEKS_TABLES)},
+        "plan_tool_wait_policies": plan_rows("plan_tool_wait_policies", modelled, policy_rows(workload, found, site)),
+        **{name: empty_plan_table(name) for name in ("plan_scenarios", *WEEKS_TABLES)},
     }
 
 

@@ -130,11 +130,13 @@ _TOOL_WAIT_POLICIES: dict[str, pl.DataType] = {
     "pool_full_ratio": _REAL,
     "held_byte_s": _REAL,
     "held_gpu_s": _REAL,
+    "held_usd": _REAL,
     "recompute_gpu_s": _REAL,
     "saving_gpu_s": _REAL,
     "saving_usd": _REAL,
     "is_today": _FLAG,
     "is_best": _FLAG,
+    "note": _TEXT,
 }
 
 _FORECASTS: dict[str, pl.DataType] = {
