@@ -19,6 +19,8 @@ select
     plan.demand as binding_demand, plan.utilization_factor,
     1 / nullif(plan.utilization_factor, 0) - 1 as headroom_factor,
     plan.headroom_ratio, plan.is_one_lost_ok, plan.is_censored,
+    plan.resident_requests, plan.sustained_low_requests_per_s, plan.sustained_high_requests_per_s,
+    plan.slo_missed_factor,
     plan.residency_peak_bytes, plan.residency_peak_observed_bytes, plan.residency_max_bytes,
     plan.kv_capacity_bytes, plan.kv_capacity_bytes * plan.now_replicas as now_capacity_bytes,
     plan.planned_batch_requests, plan.step_s, plan.busiest_hour_at, plan.compute_gpu_s_per_s,

@@ -1,4 +1,4 @@
-"""Replicas for the latency objective by replay: the smallest that keeps it, warm windows, what is refused or unknown."""
+"""Replicas for the latency objective by replay: the smallest that keeps it, warm windows, refused and unknown ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from planner_week import STEP, attempt, replica, site, workload
 
 from transforms.planner.replay.engine import replay
+from transforms.planner.replay.slices import sliced
 from transforms.planner.replay.sustainable_rate import kept_both
+from transforms.planner.sizing.demands_of_week import demands_of_week
 from transforms.planner.sizing.latency_replay import Replays, fewest_replicas
-from transforms.planner.sizing.plan_deployment import replayed_demands
+from transforms.planner.sizing.plan_deployment import plan_deployment, replayed_demands
 from transforms.planner.sizing.replay_week import (
     ReplayWeek,
     busiest_windows,
@@ -22,6 +25,9 @@ from transforms.planner.sizing.replay_week import (
     whole_week,
 )
 from transforms.planner.sizing.replica import Replica
+from transforms.planner.sizing.replica_capacity import oversubscribed
+from transforms.planner.steps.batch_curve import batch_curve
+from transforms.planner.steps.hardware import ASSUMED
 from transforms.workload import Workload
 
 Rows = list[dict[str, Any]]
@@ -146,3 +152,48 @@ def test_what_cannot_be_replayed_is_judged_by_closed_forms() -> None:
     assert few.replicas == 1
     unchunked = replica(engine=dataclasses.replace(replica().engine, enable_chunked_prefill=False))
     assert replayed_demands(workload(hours(1, [300])), site(unchunked)).latency.replay is None
+
+
+def test_a_replica_has_two_capacities_and_the_needed_fleet_room_to_grow() -> None:
+    rows = hours(3, [300, 4000], prompt=7.0)
+    tables = plan_deployment(workload(rows), site(SLOW), ASSUMED, "0" * 12)
+    row = tables["plan_replicas"].filter("is_binding").row(0, named=True)
+    work = demands_of_week(workload(rows), SLOW, 2).slo
+    seconds = (work.end_us - work.prefill_us).sum() / 1e6
+    prefill = (work.first_us - work.prefill_us) / 1e6
+    decode = (work.end_us - work.first_us) / 1e6
+    held = (work.prompt_tokens / 2 * prefill + (work.prompt_tokens + work.output_tokens / 2) * decode).sum() / seconds
+    assert row["resident_requests"] == int(SLOW.kv_capacity_tokens / held)
+    latency = tables["plan_replicas"].filter(demand="latency")["replicas_replicas"].item()
+    share = 4000 / 3600 / latency
+    assert 0 < row["sustained_low_requests_per_s"] <= row["sustained_high_requests_per_s"]
+    assert row["sustained_high_requests_per_s"] > 0.7 * share
+    assert row["sustained_low_requests_per_s"] < 3 * share
+    assert row["slo_missed_factor"] > 1
+    curve = tables["plan_batch_curve"]
+    tried = curve.filter(pl.col("burst_miss_ratio").is_not_null())
+    assert tried.filter("is_today").height == 1
+    assert tried["batch_requests"].max() == 2 * SLOW.max_num_seqs
+
+
+def test_seats_for_more_than_the_pool_holds_end_in_preemptions_under_a_burst() -> None:
+    one = replica(24_000, step=SLOW.step, ttft_p95_s=30.0, tpot_p95_s=0.2)
+    rows = [attempt(3.6 * n, 800, 1500) for n in range(1000)]
+    found = replayed_demands(workload(rows), site(one)).latency
+    assert found.replay is not None
+    assert found.replicas is not None
+    curve = batch_curve(one, 1550.0, 800.0)
+    tried = oversubscribed(curve, found.replay, found.replicas, 1)
+    recommended = curve.filter("is_recommended")["batch_requests"].item()
+    assert recommended <= 24_000 // 1550
+    assert tried[recommended]["burst_preempted_requests"] < tried[512]["burst_preempted_requests"]
+
+
+def test_a_stretch_is_a_trace_with_a_clock_of_its_own() -> None:
+    rows = [attempt(100.0 * n, 100, 10, session_id="s", turn=n, e2e=1.0) for n in range(10)]
+    _made, week = week_of([*rows, attempt(950.0, 100, 10)], replica())
+    part, taken = sliced(week.trace, 250.0, 650.0)
+    assert taken.tolist() == [3, 4, 5, 6]
+    assert part.columns.arrived_s.tolist() == [0.0, 100.0, 200.0, 300.0]
+    assert part.columns.parent.tolist() == [-1, 0, 1, 2]
+    assert part.columns.session.tolist() == [0, 0, 0, 0]

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def sliced(trace: ReplayTrace, low_s: float, high_s: float) -> tuple[ReplayTrace, NDArray[np.int64]]:
     """Requests of `trace` whose logged arrival lies in [low_s, high_s) of its clock, and their rows.
 
-    A request whose cause lies outside arrives at its logged time.
+    Its clock starts at its first arrival. A request whose cause lies outside arrives at its logged time.
     """
     arrived_s = trace.columns.arrived_s
     rows = np.arange(np.searchsorted(arrived_s, low_s), np.searchsorted(arrived_s, high_s))
     if len(rows) == trace.columns.rows:
         return trace, rows
     columns = taken(trace.columns, rows)
+    if len(rows):
+        columns = replace(columns, arrived_s=columns.arrived_s - columns.arrived_s[0])
     if len(columns.parent):
         parent = np.where(columns.parent >= rows[0], columns.parent - rows[0], -1) if len(rows) else columns.parent
         columns = replace(columns, parent=parent.astype(np.int32))

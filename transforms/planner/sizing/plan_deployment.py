@@ -18,6 +18,7 @@ from transforms.planner.sizing.plan_notes import plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.sizing.replay_week import ROUTER
+from transforms.planner.sizing.replica_capacity import oversubscribed
 from transforms.planner.steps.batch_curve import batch_curve
 from transforms.planner.tool_waits.policy_rows import policy_rows
 from transforms.workload import week_start
@@ -126,7 +127,12 @@ def _batch_curve(found: WeekDemands, site: Site, keys: dict[str, str]) -> pl.Dat
     if found.batch is None:
         return empty_plan_table("plan_batch_curve")
     new_tokens = float((found.slo.prompt_tokens - found.slo.cached_tokens).mean())
-    return plan_frame("plan_batch_curve", keys, batch_curve(site.replica, found.batch.context_tokens, new_tokens))
+    curve, latency = batch_curve(site.replica, found.batch.context_tokens, new_tokens), found.latency
+    burst: dict[int, dict[str, Any]] = {}
+    if latency.replay is not None and latency.replicas is not None:
+        burst = oversubscribed(curve, latency.replay, latency.replicas, site.seed)
+    rows = [row | burst.get(row["batch_requests"], {}) for row in curve.iter_rows(named=True)]
+    return plan_rows("plan_batch_curve", keys, rows)
 
 
 def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from transforms.planner.sizing.gpus import (
 )
 from transforms.planner.sizing.interval import DayDemands, day_interval
 from transforms.planner.sizing.plan_notes import plan_notes
+from transforms.planner.sizing.replica_capacity import first_missed_factor, resident_requests, sustained
 from transforms.workload import week_start
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def replica_rows(workload: Workload, found: WeekDemands, site: Site) -> list[dic
         **_fleet(found, site, needed),
         **_objective(found, site, bare),
         **_memory(found, site),
+        **_capacity(found, site, needed),
         **_envelope(found, site, needed, bound),
         **_cost(workload, site, needed.gpus),
     }
@@ -180,6 +182,16 @@ def _memory(found: WeekDemands, site: Site) -> dict[str, Any]:
         "step_s": found.batch.step_s if found.batch else None,
         "compute_gpu_s_per_s": found.compute.value * site.replica.gpus,
     }
+
+
+def _capacity(found: WeekDemands, site: Site, needed: Count) -> dict[str, Any]:
+    """Two numbers of one replica, and how much more traffic the needed fleet takes; NULL where nothing was replayed."""
+    whole: dict[str, Any] = {"resident_requests": resident_requests(found.slo, site.replica)}
+    latency = found.latency
+    if latency.replay is None or latency.replicas is None:
+        return whole
+    factor = first_missed_factor(latency.replay, needed.replicas, site.seed)
+    return {**whole, **sustained(latency.replay, latency.replicas, site.seed), "slo_missed_factor": factor}
 
 
 def _envelope(found: WeekDemands, site: Site, needed: Count, bound: str) -> dict[str, Any]:

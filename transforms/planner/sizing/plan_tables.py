@@ -55,6 +55,10 @@ _REPLICAS: dict[str, pl.DataType] = {
     "compute_gpu_s_per_s": _REAL,
     "utilization_factor": _REAL,
     "headroom_ratio": _REAL,
+    "resident_requests": _COUNT,  # of the observed lengths, that a replica's KV holds
+    "sustained_low_requests_per_s": _REAL,  # open loop, one replica
+    "sustained_high_requests_per_s": _REAL,
+    "slo_missed_factor": _REAL,
     "note": _TEXT,
 }
 
@@ -104,6 +108,8 @@ _BATCH_CURVE: dict[str, pl.DataType] = {
     "is_recommended": _FLAG,
     "is_today": _FLAG,
 }
+    "burst_miss_ratio": _REAL,
+    "burst_preempted_requests": _COUNT,
 
 _SCENARIOS: dict[str, pl.DataType] = {
     "setting": _TEXT,

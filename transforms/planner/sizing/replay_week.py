@@ -41,6 +41,14 @@ WINDOWS_BY_MEASURE = 3
 WARM_UP_E2E = 2.0
 """Warm-up in 99 % quantiles of the response time (planner.md §4)."""
 
+UNSEEN = {
+    "tool_calls": pl.Int32,
+    "tool_results": pl.Int32,
+    "finish_reason": pl.String,
+    "logged_tool_wait_s": pl.Float64,
+}
+"""Columns of canonical rows that say nothing to a plan: gaps between turns stay as logged, whatever they are for."""
+
 LONGEST_WARM_UP_S = 3 * 3600.0
 """Contexts that were last used before that are taken to be gone."""
 
@@ -95,7 +103,7 @@ def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek |
         .otherwise("output_tokens"),
         operation=pl.lit("chat"),
         served_by=pl.lit("backend"),
-        logged_tool_wait_s=pl.lit(None, pl.Float64),
+        **{name: pl.lit(None, kind) for name, kind in UNSEEN.items()},
         request_id=pl.col("request_id").fill_null(""),
     )
     is_known = rows["output_tokens"].is_not_null()

@@ -1,0 +1,122 @@
+"""What one replica takes, in two numbers that never mix: requests that may reside, and the open-loop rate it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.planner.replay.engine import replay
+from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.replay_options import ReplayOptions
+from transforms.planner.replay.sustainable_rate import ATTAINED_RATIO, kept_both, sustainable_rate
+from transforms.planner.residency.sweep import MICROS
+from transforms.planner.sizing.replay_week import stretches
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from transforms.planner.replay.replay_trace import ReplayTrace
+    from transforms.planner.replay.replay_types import ReplayResult
+    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.sizing.latency_by_replay import LatencyReplay
+    from transforms.planner.sizing.replica import Replica
+
+BURST_FACTOR = 2.0
+LARGEST_FACTOR = 32.0
+"""Times the traffic up to which the first miss of a fleet is looked for."""
+CLOSE_RATIO = 0.05
+OVERSUBSCRIBED = (1.0, 1.25, 1.5, 2.0)
+"""Times the recommended batch at which a burst is replayed, beside today's max_num_seqs and twice that."""
+
+
+def resident_requests(timeline: Timeline, replica: Replica) -> int | None:
+    """Whole requests of the observed lengths that a replica's KV holds at SLO pace; no scheduling limit enters."""
+    prefill_s = (timeline.first_us - timeline.prefill_us) / MICROS
+    decode_s = (timeline.end_us - timeline.first_us) / MICROS
+    span_s = float((prefill_s + decode_s).sum())
+    held = (timeline.cached_tokens + timeline.prompt_tokens) / 2 * prefill_s
+    held = held + (timeline.prompt_tokens + timeline.output_tokens / 2) * decode_s
+    mean_tokens = float(held.sum()) / span_s if span_s > 0 else 0.0
+    return int(replica.kv_capacity_tokens / mean_tokens) if mean_tokens > 0 else None
+
+
+def sustained(found: LatencyReplay, count: int, seed: int) -> dict[str, float | None]:
+    """Columns of plan_replicas: rate one replica sustains on its share of the hardest hour, as an interval.
+
+    `count` is the number of replicas that share that hour; NULL where its sessions cannot be shared out so.
+    """
+    share, week = _share(found, count, 1.0, seed), found.replays.week
+    if share is None or share.span_s <= 0:
+        return {}
+    promised = ReplayOptions(ttft_p95_s=week.replica.ttft_p95_s, tpot_p95_s=week.replica.tpot_p95_s, seed=seed)
+    rate = sustainable_rate(share, replace(week.settings, replicas=1), week.costs, promised)
+    ends = ("low_requests_per_s", "high_requests_per_s")
+    return {f"sustained_{end}": rate[end] for end in ends}
+
+
+def first_missed_factor(found: LatencyReplay, replicas: int, seed: int) -> float | None:
+    """Times the hardest hour's traffic at which `replicas` replicas first miss the objectives; None beyond 32."""
+
+    def is_kept(factor: float) -> bool:
+        week = found.replays.week
+        again = scaled(hardest, factor, seed=seed)
+        result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
+        return _attained(result, found) >= ATTAINED_RATIO
+
+    hardest = _hardest(found)
+    low, high = 0.0, 1.0
+    while is_kept(high):
+        low, high = high, 2 * high
+        if high > LARGEST_FACTOR:
+            return None
+    while high - low > CLOSE_RATIO * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_kept(middle) else (low, middle)
+    return high
+
+
+def oversubscribed(curve: pl.DataFrame, found: LatencyReplay, count: int, seed: int) -> dict[int, dict[str, Any]]:
+    """Batch → columns of plan_batch_curve under a burst of twice a replica's share of the hardest hour.
+
+    Each at max_num_seqs = that batch: from the recommended batch (else 1) to twice today's.
+    """
+    share = _share(found, count, BURST_FACTOR, seed)
+    if share is None:
+        return {}
+    batches = curve["batch_requests"]
+    recommended = [*curve.filter("is_recommended")["batch_requests"].to_list(), 1][0]
+    wanted = [recommended * factor for factor in OVERSUBSCRIBED]
+    wanted += [*curve.filter("is_today")["batch_requests"].to_list(), batches.max()]
+    chosen = {int(batches[int(np.abs(batches.to_numpy() - want).argmin())]) for want in wanted}
+    return {batch: _burst(share, found, batch) for batch in sorted(chosen)}
+
+
+def _burst(share: ReplayTrace, found: LatencyReplay, batch: int) -> dict[str, Any]:
+    settings = replace(found.replays.week.settings, replicas=1, max_num_seqs=batch)
+    settings = replace(settings, max_num_batched_tokens=max(settings.max_num_batched_tokens, batch))
+    result = replay(share.columns, settings, found.replays.week.costs)
+    return {
+        "burst_miss_ratio": 1 - _attained(result, found),
+        "burst_preempted_requests": int((result.preemptions > 0).sum()),
+    }
+
+
+def _attained(result: ReplayResult, found: LatencyReplay) -> float:
+    replica = found.replays.week.replica
+    return float(kept_both(result, replica.ttft_p95_s, replica.tpot_p95_s).mean())
+
+
+def _share(found: LatencyReplay, count: int, factor: float, seed: int) -> ReplayTrace | None:
+    """`factor` times one of `count` replicas' share of the hardest stretch, whole sessions; None where none is left."""
+    part = _hardest(found)
+    if len(np.unique(part.unit)) * factor < count:
+        return None
+    return scaled(part, factor / count, seed=seed)
+
+
+def _hardest(found: LatencyReplay) -> ReplayTrace:
+    """Requests of the hardest window and of its own warm-up and cool-down."""
+    (stretch,) = stretches(found.replays.week, [found.window])
+    return found.replays.part(stretch)[0]
