@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from flows.lake import manifest_path
+from flows.damage import lake_damage_named
+from flows.lake import manifest_path, request_days, requests_paths
+from flows.manifest import read_manifest
 from transforms.canonical import SCHEMA_VERSION
 from transforms.errors import HomeError
 
@@ -34,6 +36,26 @@ def check_schema(home: Home, *, is_rebuild: bool = False) -> None:
     if found < SCHEMA_VERSION and not is_rebuild:
         raise HomeError(
             f"{home.lake} was written by an older kvledger (lake schema {found}, this one writes {SCHEMA_VERSION}); "
+            "run kvledger ingest --rebuild while its logs are still there"
+        )
+    if not is_rebuild:
+        _check_whole(home)
+
+
+def lake_rows(home: Home) -> tuple[int, int]:
+    """Rows that the lake's files hold, and rows that its manifest says were loaded."""
+    paths = (path for day in request_days(home) for path in requests_paths(home, day))
+    held = sum(pq.read_metadata(path).num_rows for path in paths)
+    return held, sum(entry.loaded for entry in read_manifest(manifest_path(home)).values())
+
+
+def _check_whole(home: Home) -> None:
+    """HomeError where files of the lake were removed, or others put among them."""
+    with lake_damage_named(home):
+        held, loaded = lake_rows(home)
+    if held != loaded:
+        raise HomeError(
+            f"{home.lake} holds {held:,} rows, {loaded:,} were loaded: files were removed or changed; "
             "run kvledger ingest --rebuild while its logs are still there"
         )
 

@@ -55,7 +55,7 @@ def test_a_sound_home_has_nothing_to_mend(place, monkeypatch):
     checks = examine(place, None)
     assert [check.line for check in checks if check.state == "fail"] == []
     lines = "\n".join(check.line for check in checks)
-    assert "2 rows of 1 files on 2 days" in lines
+    assert "2 rows on 2 days" in lines
     assert "ok    source a: 1 files" in lines
     assert " deployments, 1 sources" in lines
 
@@ -78,7 +78,7 @@ def test_a_lake_file_that_was_removed(place):
     next((place / "lake" / "requests").rglob("*.parquet")).unlink()
     ((state, line),) = found(place, "lake")
     assert state == "fail"
-    assert "holds 1 rows, 2 were loaded; run kvledger ingest --rebuild" in line
+    assert "holds 1 rows, 2 were loaded: files were removed or changed; run kvledger ingest --rebuild" in line
 
 
 def test_a_damaged_file(place):
