@@ -12,6 +12,7 @@ from flows.commands.build import build
 from flows.commands.calibrate import calibrate
 from flows.commands.dictionary import dictionary
 from flows.commands.doctor import doctor
+from flows.commands.envelope import envelope
 from flows.commands.export import export
 from flows.commands.ingest import ingest
 from flows.commands.kv import kv
@@ -54,6 +55,7 @@ for command in (
     calibrate,
     query,
     dictionary,
+    envelope,
     export,
     sample,
     doctor,

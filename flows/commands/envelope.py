@@ -1,0 +1,77 @@
+"""`kvledger envelope`: capacity arithmetic on the back of an envelope, every figure with its formula and unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_HOME, HomeOption, JsonOption
+from flows.printing import print_json, print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transforms.planner.sizing.envelope_answers import Answer
+
+QuantitiesArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME=VALUE…", help="Quantities with units, such as rate=50/s response=2s.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", help="Catalog id or config.json: says where the KV heads given are not its own."),
+]
+TextbookOption = Annotated[
+    bool, typer.Option("--textbook", help="Ask for the textbook minimum of a rate and a stock: refused, both printed.")
+]
+_SCALES = {"bytes": 2.0**30, "byte·s": 2.0**30}
+_SCALED = {"bytes": "GiB", "byte·s": "GiB·s"}
+
+
+def envelope(
+    quantities: QuantitiesArgument,
+    model: ModelOption = None,
+    textbook: TextbookOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    json: JsonOption = False,
+) -> None:
+    """Reckon on the back of an envelope: Little's law, compute, KV memory; units that do not match are refused."""
+    from transforms.planner.sizing.envelope_answers import envelope_answers, refuse_minimum
+    from transforms.planner.sizing.quantities import quantities as read_quantities
+
+    given = read_quantities(quantities)
+    if textbook:
+        refuse_minimum(given)
+    answers = envelope_answers(given)
+    note = _heads_note(given, answers, model, home) if model else None
+    if json:
+        figures = {one.name: {"value": one.value, "unit": one.unit, "formula": one.formula} for one in answers}
+        print_json({"answers": figures, "note": note})
+        return
+    for one in answers:
+        print_line(f"{one.name}: {_shown(one)}  ({one.formula})")
+    if note:
+        print_line(note)
+
+
+def _shown(one: Answer) -> str:
+    scaled = f"{one.value:,.10g} {one.unit}"
+    if one.unit in _SCALES:
+        scaled += f" = {one.value / _SCALES[one.unit]:,.6g} {_SCALED[one.unit]}"
+    return scaled
+
+
+def _heads_note(given: Mapping[str, float], answers: list[Answer], model: str, home: Path) -> str | None:
+    """What the KV heads of the model named make of the figure; None where they are those given."""
+    from flows.catalog import load_catalog
+    from flows.home import Home
+    from transforms.planner.model.config_reading import KV_HEADS, read_config, whole
+    from transforms.planner.sizing.arithmetic import kv_heads_note
+
+    held = next((one.value for one in answers if one.name == "held_bytes"), None)
+    found = load_catalog(Home(home)).model(model)
+    heads = whole(read_config(found.config, found.where), *KV_HEADS)
+    if held is None or heads is None or "kv_heads" not in given:
+        return None
+    return kv_heads_note(held, int(given["kv_heads"]), found.model_id, heads)
