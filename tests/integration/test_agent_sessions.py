@@ -6,12 +6,18 @@ the odd half that lies there.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 from ingesting import counts, ingested, lake, no_progress
 
+from flows.build import build
+from flows.catalog import load_catalog
+from flows.fleet import load_fleet
 from flows.home import open_home
 from flows.ingest import ingest
 from flows.processes import worker_pool
@@ -19,6 +25,7 @@ from transforms.fleet import Privacy, Source
 from transforms.sources import weka
 
 pytestmark = pytest.mark.shared
+KVLEDGER = str(Path(sys.executable).parent / "kvledger")
 COLUMNS = (
     "request_id", "session_id", "agent_id", "turn", "arrived_at", "prompt_tokens", "output_tokens", "e2e_s", "ttft_s",
     "finish_reason", "tool_calls", "tool_results", "logged_tool_wait_s", "flags",
@@ -115,25 +122,63 @@ def test_blocks_belong_to_their_session_and_are_mostly_reused(home: Path) -> Non
     assert 1 - different / blocks["references"].sum() == pytest.approx(0.9604, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("limit", "truth"),
-    [
-        (32_768, (343, 23_487, 30, 10_694_528, 14_838)),
-        (65_536, (322, 19_925, 56, 9_214_197, 48_205)),
-        (131_072, (238, 11_203, 65, 5_256_673, 39_228)),
-        (200_000, (86, 2_658, 7, 1_308_514, 4_974)),
-    ],
-)
+TRUTH = {
+    32_768: (343, 23_487, 30, 10_694_528, 14_838),
+    65_536: (322, 19_925, 56, 9_214_197, 48_205),
+    131_072: (238, 11_203, 65, 5_256_673, 39_228),
+    200_000: (86, 2_658, 7, 1_308_514, 4_974),
+}
+"""planner.md §5: max_model_len -> rejected turns (= sessions cut), later turns lost, outputs truncated, tokens lost in
+cut sessions and to truncation."""
+
+FLEET = """
+[[deployments]]
+name = "agents"
+serves = ["*"]
+model = "Qwen/Qwen3-30B-A3B-Instruct-2507"
+gpu = "H200-SXM-141GB"
+replicas = 8
+[deployments.engine]
+enable_prefix_caching = false
+max_num_seqs = 64
+max_num_batched_tokens = 8192
+"""
+
+
+@pytest.mark.parametrize(("limit", "truth"), TRUTH.items())
 def test_the_planners_fixed_truth_follows_from_these_rows(
     turns: pl.DataFrame, limit: int, truth: tuple[int, ...]
 ) -> None:
-    """planner.md §5: rejected and later turns, truncated outputs, tokens lost either way, under one max_model_len."""
+    """By another way than the product's: an expression on the rows of the lake."""
     refused = (pl.col("prompt_tokens") >= limit).cast(pl.Int32).cum_sum().over("session_id")
     kept, lost = turns.filter(refused == 0), turns.filter(refused > 0)
     sessions_cut = lost["session_id"].n_unique()
     over = kept.select(over=pl.col("prompt_tokens") + pl.col("output_tokens") - limit).filter(pl.col("over") > 0)
     found = (sessions_cut, len(lost) - sessions_cut, len(over), lost["output_tokens"].sum(), over["over"].sum())
     assert found == truth
+
+
+def test_whatif_gives_the_fixed_truth_to_the_unit(home: Path) -> None:
+    """The whole table through the command line, one sweep of four points; sub-agents' calls are counted apart."""
+    (home / "fleet.toml").write_text(FLEET)
+    place = open_home(home)
+    build(place, load_fleet(None, place), load_catalog(place), no_progress)
+    sweep = f"max_model_len={','.join(map(str, TRUTH))}"
+    command = [KVLEDGER, "whatif", "--sweep", sweep, "--home", str(home), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["tables"]["plan_scenarios"]
+    names = ("sessions_cut", "lost_requests", "truncated_requests", "lost_cut_tokens", "lost_truncated_tokens")
+    points = {int(row["swept_value"]): row for row in rows if row["swept_value"] is not None}
+    assert {limit: tuple(row[name] for name in names) for limit, row in points.items()} == TRUTH
+    assert all(row["rejected_requests"] == row["sessions_cut"] for row in points.values())
+    assert all(row["outcome"] == "answered" and row["offered_requests"] == 25_226 for row in points.values())
+    served = {limit: row["completed_requests"] for limit, row in points.items()}
+    assert served == {
+        limit: 25_226 - row["rejected_requests"] - row["lost_requests"] - row["sub_agent_rejected_requests"]
+        - row["sub_agent_lost_requests"] for limit, row in points.items()
+    }  # fmt: skip
+    assert [limit for limit, row in points.items() if row["is_first_cut"]] == [200_000]
 
 
 def test_sessions_spread_over_time_keep_their_own_pace(shared_dir: Path, tmp_path: Path) -> None:

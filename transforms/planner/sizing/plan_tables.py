@@ -107,27 +107,57 @@ _BATCH_CURVE: dict[str, pl.DataType] = {
     "is_turning_point": _FLAG,
     "is_recommended": _FLAG,
     "is_today": _FLAG,
-}
     "burst_miss_ratio": _REAL,
     "burst_preempted_requests": _COUNT,
+}
 
 _SCENARIOS: dict[str, pl.DataType] = {
-    "setting": _TEXT,
-    "setting_text": _TEXT,
-    "rejected_requests": _COUNT,
-    "lost_requests": _COUNT,
-    "truncated_requests": _COUNT,
-    "sessions_cut": _COUNT,
-    "lost_cut_tokens": _COUNT,
-    "lost_truncated_tokens": _COUNT,
-    "kv_time_byte_s": _REAL,
-    "residency_peak_bytes": _REAL,
-    "ttft_p95_s": _REAL,
-    "tpot_p95_s": _REAL,
-    "attainment_ratio": _REAL,
+    "position": _COUNT,  # 0 for today, then as asked for
+    "settings_text": _TEXT,
+    "why_text": _TEXT,
+    "swept_setting": _TEXT,
+    "swept_value": _REAL,
+    "curve_measure": _TEXT,
+    "is_knee": _FLAG,
+    "is_first_cut": _FLAG,
+    "outcome": _TEXT,  # answered | does not start | no traffic
+    "reason_text": _TEXT,
+    **dict.fromkeys(
+        (
+            "offered_requests", "rejected_requests", "prompt_too_long_requests", "requested_too_long_requests",
+            "clamped_requests", "clamp_saves_requests", "clamp_saves_tokens", "compacted_requests", "lost_requests",
+            "sessions_cut", "truncated_requests", "lost_cut_tokens", "lost_truncated_tokens",
+            "sub_agent_rejected_requests", "sub_agent_lost_requests", "sub_agent_truncated_requests",
+            "sub_agent_lost_tokens", "drawn_requests", "left_out_requests", "extendable_requests",
+            "extension_max_tokens",
+        ),
+        _COUNT,
+    ),
+    "served_output_ratio": _REAL,
+    "verdict": _TEXT,  # stable | backlogged | overloaded
+    **dict.fromkeys(
+        ("completed_requests", "queue_refused_requests", "timed_out_requests", "unsent_requests", "preempted_requests"),
+        _COUNT,
+    ),
+    **dict.fromkeys(
+        (
+            "kv_time_byte_s", "residency_mean_bytes", "residency_peak_bytes", "kv_peak_ratio", "ttft_p50_s",
+            "ttft_p95_s", "ttft_p99_s", "tpot_p50_s", "tpot_p95_s", "tpot_p99_s", "e2e_p50_s", "e2e_p95_s",
+            "e2e_p99_s", "attainment_ratio",
+        ),
+        _REAL,
+    ),
+    "binding_demand": _TEXT,
+    "needed_replicas": _COUNT,
     "needed_gpus": _COUNT,
+    "fleet_gpus": _COUNT,
+    "is_slo_reachable": _FLAG,
+    "slo_floor_text": _TEXT,
+    "latency_demand_by": _TEXT,  # replay | closed forms
     "cost_usd_per_hour": _REAL,
-}
+    "fleet_cost_usd_per_hour": _REAL,
+    "step_time_source": _TEXT,
+}  # fmt: skip
 
 _TOOL_WAIT_POLICIES: dict[str, pl.DataType] = {
     "policy": _TEXT,
@@ -186,7 +216,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_kv_time": (_KV_TIME, ("model", "tenant", "phase", "is_failed")),
     "plan_latency": (_LATENCY, ("source", "measure", "quantile_ratio")),
     "plan_batch_curve": (_BATCH_CURVE, ("batch_requests",)),
-    "plan_scenarios": (_SCENARIOS, ("setting", "setting_text")),
+    "plan_scenarios": (_SCENARIOS, ()),
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
     "plan_changes": (_CHANGES, ("mover",)),

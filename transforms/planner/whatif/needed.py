@@ -10,14 +10,21 @@ from transforms.planner.residency.timeline import accepted, slo_timeline
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
 from transforms.planner.sizing.gpus import NO_DEMAND, binding, fleet_for, gpus_of
+from transforms.planner.sizing.latency_by_replay import latency_by_replay
 
 if TYPE_CHECKING:
     from transforms.planner.sizing.plan_replicas import Site
     from transforms.workload import Workload
 
 
-def needed_fleet(workload: Workload, site: Site) -> dict[str, Any]:
-    """Columns of plan_scenarios on the fleet that `workload` needs at the objectives of `site`."""
+REPLAYED, CLOSED_FORMS = "replay", "closed forms"
+
+
+def needed_fleet(workload: Workload, site: Site, *, is_replayed: bool) -> dict[str, Any]:
+    """Columns of plan_scenarios on the fleet that `workload` needs at the objectives of `site`.
+
+    `is_replayed`: the latency demand comes from replays of the busiest windows, as in a plan; else from closed forms.
+    """
     replica = site.replica
     if not (accepted(workload, replica) & ~workload.is_carried).any():
         return _fleet(site, NO_DEMAND, gpus_of(site.now_replicas, site.terms))
@@ -25,6 +32,8 @@ def needed_fleet(workload: Workload, site: Site) -> dict[str, Any]:
     slo = slo_timeline(workload, replica, pace)
     kv = week_peak(total_block_bytes(request_residency(slo, replica)))
     latency = latency_demand(windows_of(workload, replica), replica)
+    if is_replayed:
+        latency = latency_by_replay(workload, replica, latency, site.now_replicas, site.seed)
     demands: dict[str, float | None] = {
         "kv": float(kv_demand(kv.value, replica, site.headroom_ratio)),
         "compute": float(compute_demand(week_peak(compute_work(slo, replica, pace)).value, site.headroom_ratio)),
@@ -37,6 +46,7 @@ def needed_fleet(workload: Workload, site: Site) -> dict[str, Any]:
         "residency_peak_bytes": kv.value,
         "is_slo_reachable": latency.replicas is not None,
         "slo_floor_text": latency.floor_text(replica),
+        "latency_demand_by": CLOSED_FORMS if latency.replay is None else REPLAYED,
     }
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from transforms.planner.replay.rate_scaling import copies_of, scaled
 from transforms.planner.replay.replay_trace import replay_trace
 from transforms.planner.whatif.context_limit import NONE, Turns
+from transforms.workload import ATTEMPT_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
     from transforms.planner.replay.replay_trace import ReplayTrace
 
 OFFERED_COLUMNS = (
-    "request_id", "attempt", "source", "session_id", "agent_id", "turn", "week", "arrived_at", "model", "tenant",
-    "status", "is_failed", "prompt_tokens", "cached_prompt_tokens", "output_tokens", "requested_output_tokens",
-    "queue_s", "ttft_s", "e2e_s", "logged_tool_wait_s", "prefix_block_tokens", "prefix_block_ids", "was_refused",
+    *ATTEMPT_COLUMNS, "source", "attempt", "finish_reason", "tool_calls", "tool_results", "logged_tool_wait_s",
+    "was_refused",
 )  # fmt: skip
-"""Columns of the rows: those of fct_attempts, the logged tool wait, and whether the log has the request as refused."""
+"""Columns of the rows: a Workload's, what tells tool waits from think times, and whether the log has it as refused."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,9 @@ _LEFT_TO_OTHERS: Mapping[type, tuple[str, ...]] = {
 }
 """Fields that are no setting of a scenario: the fleet file, the engine, the objective or `Refusals` have them."""
 
+TOGETHER = "autoscale_"
+"""Options that are checked with each other, where a scenario is laid over a deployment."""
+
 KINDS: tuple[type, ...] = (Engine, Deployment, Slo, Planning, Refusals, ReplayOptions)
 
 _LIMITS: Mapping[str, Limit] = {
@@ -102,7 +105,7 @@ def _check_value(key: str, value: Any, where: str) -> None:
         )
     kind = known_settings()[key]
     try:
-        if kind is ReplayOptions:
+        if kind is ReplayOptions and not key.startswith(TOGETHER):
             check_options(replace(ReplayOptions(), **{key: value}))
         if kind is Slo:
             Slo(**{key: value}).window_s  # noqa: B018 - asked for its error
@@ -145,7 +148,10 @@ class Changed:
 
 
 def changed(deployment: Deployment, planning: Planning, settings: Mapping[str, Any]) -> Changed:
-    """`deployment` and `planning` with `settings` (checked) laid over them; without any: today."""
+    """`deployment` and `planning` with `settings` (checked) laid over them; without any: today.
+
+    ConfigError where values cannot be together.
+    """
     known = known_settings()
     values: dict[type, dict[str, Any]] = {kind: {} for kind in KINDS}
     for key, value in settings.items():
@@ -168,4 +174,5 @@ def changed(deployment: Deployment, planning: Planning, settings: Mapping[str, A
         tpot_p95_s=laid.slo.tpot_p95_s,
     )
     options = replace(usual, **values[ReplayOptions])
+    check_options(options)
     return Changed(laid, replace(planning, **values[Planning]), options, Refusals(**values[Refusals]))

@@ -1,0 +1,213 @@
+"""What-ifs as a page: today beside each scenario first, then what each is made of, sweeps as curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from reports.blocks import Table, text
+from reports.charts.sweep import MEASURES, sweep_charts
+from reports.marts import Marts, rows
+from reports.page import Chapter, Headline, Page, Section
+from reports.printed import compact, rounded, shortened, week_days, whole
+from reports.review import coverage
+from reports.whatif_tables import (
+    ANSWERED,
+    FLEET,
+    LOSSES,
+    SERVICE,
+    SOURCE,
+    TODAY,
+    first_table,
+    held_table,
+    lengths_table,
+    scenario_table,
+    signed,
+    times_table,
+)
+from reports.words import LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ASSUMED = "assumed"
+MOST_HEADLINES = 3
+AGAIN = (
+    "The same logs, fleet file, catalog and versions give the same figures. PATH stands for a folder of the machine "
+    "that made this report; other paths start where it was made."
+)
+
+
+def scenario_rows(marts: Marts, asked: Sequence[str], deployments: Sequence[str]) -> pl.DataFrame:
+    """Rows of mart_scenarios of today and the scenarios `asked`, deployment by deployment, in the order asked."""
+    frame = rows(marts, "mart_scenarios").filter(
+        pl.col("scenario_id").is_in([TODAY, *asked]), pl.col("deployment_id").is_in(list(deployments))
+    )
+    return frame.sort("deployment_id", "position", maintain_order=True)
+
+
+def whatif_page(
+    marts: Marts, week: str, frame: pl.DataFrame, versions: Mapping[str, str], commands: Sequence[str]
+) -> Page:
+    """The page of the scenarios in `frame` (`scenario_rows`) on `week`, each deployment's beside its today."""
+    names = frame["deployment_id"].unique(maintain_order=True).to_list()
+    return Page(
+        title="What if",
+        week=week,
+        days=week_days(week),
+        run_id=text(frame["run_id"].first()),
+        version=versions.get("kvledger", ""),
+        coverage=coverage(marts),
+        headline=headlines(frame),
+        verdicts=(),
+        decisions=first_table(noted(frame)),
+        fleet="",
+        warnings=warning_lines(frame),
+        legend=LABELS,
+        chapters=(
+            *(_chapter(frame.filter(pl.col("deployment_id") == name), name, n) for n, name in enumerate(names)),
+            _last_chapter(warning_lines(frame), commands),
+        ),
+    )
+
+
+def noted(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows for the first table: of a sweep only its ends, its knee and where the first session is cut."""
+    keys, value = ["deployment_id", "swept_setting"], pl.col("swept_value")
+    is_end = (value == value.min().over(keys)) | (value == value.max().over(keys))
+    is_single = pl.col("swept_setting").is_null()
+    return frame.filter(is_single | is_end | pl.col("is_knee") | pl.col("is_first_cut"))
+
+
+def headlines(frame: pl.DataFrame) -> tuple[Headline, ...]:
+    """One sentence for each deployment: the scenario that changes most, or what its sweep shows."""
+    found = []
+    for name in frame["deployment_id"].unique(maintain_order=True):
+        own = frame.filter(pl.col("deployment_id") == name)
+        words = _sweep_words(own) or _scenario_words(own)
+        found.append(Headline(words + ".", shortened(name)))
+    if len(found) > MOST_HEADLINES:
+        return (*found[:MOST_HEADLINES], Headline(f"{len(found) - MOST_HEADLINES} more deployments below."))
+    return tuple(found)
+
+
+def _sweep_words(own: pl.DataFrame) -> str:
+    """Knee and first cut of the deployment's first sweep; empty without one."""
+    swept = own.filter(pl.col("swept_setting").is_not_null())
+    if swept.is_empty():
+        return ""
+    setting = swept["swept_setting"][0]
+    points = swept.filter(pl.col("swept_setting") == setting)
+    words = []
+    for flag, told in (("is_first_cut", "the first session is cut at"), ("is_knee", "the knee is at")):
+        marked = points.filter(pl.col(flag))
+        words += [f"{told} {setting} = {_plain(marked['swept_value'][0])}"] if marked.height else []
+    return ", ".join(words) or f"nothing bends along {setting}"
+
+
+def _scenario_words(own: pl.DataFrame) -> str:
+    """What the scenario does that changes the GPUs most, else the requests in objective."""
+    others = own.filter((pl.col("scenario_id") != TODAY) & (pl.col("outcome") == ANSWERED))
+    if others.is_empty():
+        return "no scenario can run on this deployment"
+    row = others.sort(
+        pl.col("needed_change_gpus").abs(), pl.col("attainment_change_ratio").abs(), descending=True, nulls_last=True
+    ).row(0, named=True)
+    gpus = row["needed_change_gpus"]
+    words = [f"needs {whole(row['needed_gpus'])} GPUs ({signed(gpus, whole)})" if gpus else "needs as many GPUs"]
+    points = row["attainment_change_ratio"]
+    if points is not None and rounded(points * 100, 1) not in {"0.0", "−0.0"}:
+        words.append(f"{signed(points * 100, lambda value: rounded(value, 1))} points of the requests in objective")
+    if row["rejected_change_requests"]:
+        words.append(f"{signed(row['rejected_change_requests'], whole)} turns refused")
+    if row["lost_change_requests"]:
+        words.append(f"{signed(row['lost_change_requests'], compact)} later turns lost")
+    return f"{shortened(row['scenario_id'])} {', '.join(words)}"
+
+
+def warning_lines(frame: pl.DataFrame) -> tuple[str, ...]:
+    """What a reader must know before any figure: assumed step times, a clamping front end, outputs nobody knows."""
+    lines = []
+    for row in frame.filter(pl.col("scenario_id") == TODAY).iter_rows(named=True):
+        name = shortened(row["deployment_id"])
+        if row["provenance"] == ASSUMED:
+            lines.append(f"{name}: step times are assumed ({text(row['step_time_source'])})")
+        if row["clamped_requests"]:
+            lines.append(
+                f"{name}: {whole(row['clamped_requests'])} requests were answered although prompt and caller's limit "
+                "are above max_model_len: the front end clamps, and so do the scenarios unless they set "
+                "requested_output"
+            )
+    lines += list(_unreached(frame))
+    lines += list(_extended(frame))
+    return tuple(dict.fromkeys(lines))
+
+
+def _unreached(frame: pl.DataFrame) -> list[str]:
+    """The floor of each scenario whose objective no number of replicas meets."""
+    lost = frame.filter(pl.col("is_slo_reachable").not_() & pl.col("slo_floor_text").is_not_null())
+    named = lost.filter(pl.col("swept_setting").is_null() | pl.col("is_knee") | (pl.col("scenario_id") == TODAY))
+    return [
+        f"{shortened(row['deployment_id'])}, {shortened(row['scenario_id'])}: {row['slo_floor_text']}"
+        for row in named.iter_rows(named=True)
+    ]
+
+
+def _extended(frame: pl.DataFrame) -> list[str]:
+    longer = frame.filter(pl.col("extendable_requests") > 0)
+    return [
+        f"{shortened(row['deployment_id'])}, {shortened(row['scenario_id'])}: {whole(row['extendable_requests'])} "
+        f"outputs ({_share(row)} of the requests) ended at today's max_model_len and could go on, by nothing up to "
+        f"{compact(row['extension_max_tokens'])} tokens in all; the replay adds none (assumed)"
+        for row in longer.iter_rows(named=True)
+    ]
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    return f"{rounded(100 * row['extendable_requests'] / row['offered_requests'], 2)} %"
+
+
+def _chapter(own: pl.DataFrame, name: str, number: int) -> Chapter:
+    chart_id = f"whatif-{number}"
+    single = own.filter(pl.col("swept_setting").is_null())
+    sections = [_sweep(own, setting, f"{chart_id}-{n}") for n, setting in enumerate(_swept(own))]
+    if single.height > 1:
+        shown = (lengths_table(single), times_table(single), held_table(single))
+        sections.append(Section("Beside today", tables=shown, is_wide=True))
+    why = own.filter(pl.col("why_text").is_not_null() & pl.col("swept_setting").is_null())
+    lead = " ".join(f"{row['scenario_id']}: {row['why_text']}" for row in why.iter_rows(named=True))
+    return Chapter(chart_id, name, shortened(name), lead, tuple(sections))
+
+
+def _last_chapter(lines: Sequence[str], commands: Sequence[str]) -> Chapter:
+    known = Table("Warnings", ("Warning",), (True,), tuple((line,) for line in lines), SOURCE, empty="None.")
+    sections = (
+        Section("What must be known", tables=(known,), anchor="warnings", is_wide=True),
+        Section("How to reproduce", note=AGAIN, commands=tuple(commands)),
+    )
+    return Chapter("reproduce", "Warnings, how to reproduce", "How to reproduce", "", sections)
+
+
+def _swept(own: pl.DataFrame) -> list[str]:
+    return own["swept_setting"].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def _sweep(own: pl.DataFrame, setting: str, chart_id: str) -> Section:
+    """Curves and table of one sweep, today's figures above its points."""
+    points = own.filter(pl.col("swept_setting") == setting).sort("swept_value")
+    today = own.filter(pl.col("scenario_id") == TODAY)
+    both = pl.concat([today, points])
+    judged = points["curve_measure"][0]
+    about = f"The knee is that of {MEASURES[judged][0].lower()}. " if judged in MEASURES else ""
+    return Section(
+        f"Sweep of {setting}",
+        sweep_charts(points, setting, chart_id),
+        (scenario_table("Points of the sweep", both, (*LOSSES, *SERVICE, *FLEET)), lengths_table(both)),
+        note=about + "Behind the GPUs needed at a point stand closed forms of latency; named scenarios are replayed.",
+        is_wide=True,
+    )
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.6g}" if value != int(value) else f"{int(value):,}"
