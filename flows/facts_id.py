@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flows.damage import lake_damage_named
 from flows.lake import manifest_path
 from flows.lake_days import REQUESTS, Span, days_after, held_days, is_most, lake_days, stale_days
 from flows.log import LOGGER
@@ -60,8 +61,9 @@ def facts_due(home: Home, fleet: LoadedFleet, catalog: Catalog, span: Span, *, i
 
     The caller holds the home's lock.
     """
-    open_lake(home)
-    now = lake_days(home)
+    with lake_damage_named(home):
+        open_lake(home)
+        now = lake_days(home)
     _check_span(now, span)
     held = None if is_anew else _held(home, fleet, catalog)
     if held is None and home.warehouse.exists() and not span.is_all:
