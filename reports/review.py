@@ -58,11 +58,21 @@ def review_page(
 
 
 def coverage(marts: Marts) -> str:
-    """How many requests the week has and how much of it is covered, in one phrase."""
+    """How many requests the week has, how much of it is covered, whose step times nobody measured: one phrase."""
     row = only(marts, "mart_coverage")
     words = row["coverage_text"] or f"{percent(row['covered_ratio'])} of the week covered"
     noun = "request" if row["requests"] == 1 else "requests"
-    return f"{compact(row['requests'])} {noun} · {words}"
+    return f"{compact(row['requests'])} {noun} · {words}{_assumed_steps(marts)}"
+
+
+def _assumed_steps(marts: Marts) -> str:
+    """Words on plans whose step times are assumed; empty where all rest on measured runs."""
+    steps = rows(marts, "mart_assumptions").filter(pl.col("name") == "step_overhead_s")
+    assumed = steps.filter(pl.col("provenance") == "assumed")["deployment_id"].sort().to_list()
+    if not assumed:
+        return ""
+    whose = "" if len(assumed) == steps.height else f" for {', '.join(map(shortened, assumed))}"
+    return f" · step times assumed{whose}: calibrate before you order"
 
 
 def fleet_line(marts: Marts) -> str:

@@ -67,6 +67,8 @@ def test_envelope_is_peak_rate_times_response_time() -> None:
     assert made.response_s == pytest.approx(10, rel=0.02)
     assert made.resident_per_replica == 4
     assert made.instances == 7
+    assert made.token_rate_per_s == pytest.approx(2 * (1000 + rows[0]["output_tokens"]))
+    assert made.anchor_tokens_per_s == pytest.approx(0.7 * 989e12 / 14e9)
     assert envelope(slo_timeline(workload([]), one, slo_pace(one)), one, 0.3) is None
 
 
@@ -74,7 +76,7 @@ def test_the_envelope_says_why_the_plan_differs() -> None:
     one = replica()
     made = envelope(slo_timeline(workload([attempt(0)]), one, slo_pace(one)), one, 0.3)
     assert made is not None
-    assert difference(made, 1, "kv", 1).endswith("the plan comes to the same")
+    assert "; the plan comes to the same; by compute alone" in difference(made, 1, "kv", 1)
     text = difference(made, 5, "latency", 4)
     assert "does not know the objectives, which bind here (4 replicas)" in text
     assert "no spare replica (1 here)" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,10 @@ class Envelope:
     resident_per_replica: float
     """Requests of mean length that fit the KV, at most max_num_seqs."""
     instances: int
+    token_rate_per_s: float
+    """New prompt and output tokens of the busiest minute, a second."""
+    anchor_tokens_per_s: float
+    """Tokens that compute allows a replica: peak × efficiency ÷ FLOP per token (2 × parameters that multiply)."""
 
     @property
     def working(self) -> str:
@@ -37,6 +42,15 @@ class Envelope:
         return (
             f"{self.peak_requests_per_s:.3g} requests/s × {self.response_s:.3g} s × {self.safety_factor:g} "
             f"/ {self.resident_per_replica:.3g} a replica = {self.instances}"
+        )
+
+    @property
+    def anchor(self) -> str:
+        """The count by compute alone in one line, and what it does not know."""
+        count = math.ceil(self.token_rate_per_s / self.anchor_tokens_per_s)
+        return (
+            f"by compute alone {self.token_rate_per_s:,.0f} tokens/s ÷ {self.anchor_tokens_per_s:,.0f} a replica "
+            f"= {count}: it prices a decoded token like a prompt's, though decoding waits for memory"
         )
 
 
@@ -50,7 +64,16 @@ def envelope(timeline: Timeline, replica: Replica, headroom_ratio: float) -> Env
     resident = min(float(replica.max_num_seqs), replica.kv_capacity_tokens / max(mean_tokens, 1.0))
     safety = 1 + headroom_ratio
     concurrency = arithmetic.concurrent_requests(peak, response_s)
-    return Envelope(peak, response_s, safety, resident, max(1, arithmetic.instances(concurrency, safety, resident)))
+    new_tokens = float((timeline.prompt_tokens - timeline.cached_tokens + timeline.output_tokens).mean())
+    return Envelope(
+        peak,
+        response_s,
+        safety,
+        resident,
+        max(1, arithmetic.instances(concurrency, safety, resident)),
+        token_rate_per_s=peak * new_tokens,
+        anchor_tokens_per_s=replica.step.flop_per_s / replica.step.token_flop,
+    )
 
 
 _BLIND_SPOTS = {
@@ -67,7 +90,7 @@ def difference(made: Envelope, planned_replicas: int, bound: str, bound_replicas
         reasons.append(f"{_BLIND_SPOTS[bound]} ({bound_replicas} replicas)")
     if planned_replicas > bound_replicas:
         reasons.append(f"it plans no spare replica ({planned_replicas - bound_replicas} here)")
-    return f"envelope: {made.working}; {' and '.join(reasons) or 'the plan comes to the same'}"
+    return f"envelope: {made.working}; {' and '.join(reasons) or 'the plan comes to the same'}; {made.anchor}"
 
 
 def _busiest_minute(arrived_us: NDArray[np.int64]) -> int:
