@@ -17,6 +17,7 @@ from reports.charts.residency import residency_chart
 from reports.marts import ALL, Marts, only, rows
 from reports.outlook import outlook_sections
 from reports.page import Chapter, Section
+from reports.policy_table import policies
 from reports.printed import sentence, shortened
 from reports.words import LABELS
 
@@ -145,6 +146,7 @@ def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
 
 
 def _felt(marts: Marts, deployment_id: str, chart_id: str) -> Section:
+    kept = policies(marts, deployment_id)
     return Section(
         "Latency, sessions and tool waits",
         _drawn(
@@ -154,6 +156,7 @@ def _felt(marts: Marts, deployment_id: str, chart_id: str) -> Section:
         (
             tables.latency(marts, deployment_id),
             tables.tool_waits(marts, deployment_id),
+            *(() if kept is None else (kept,)),
             tables.sessions(marts, deployment_id),
         ),
         is_wide=True,

@@ -132,6 +132,11 @@ def usd(value_usd: float | None) -> str:
     return UNKNOWN if value_usd is None else f"${rounded(value_usd, _digits(value_usd, _COST_DIGITS))}"
 
 
+def gpu_hours(value_gpu_s: float | None) -> str:
+    """GPU time as GPU hours: "40.0 GPU·h"; "–" if unknown."""
+    return UNKNOWN if value_gpu_s is None else f"{figure(value_gpu_s / 3600)}{NBSP}GPU·h"
+
+
 def interval(low: float | None, high: float | None) -> str:
     """Both ends of an interval: "20–26"; "no interval" unless both are known."""
     return "no interval" if low is None or high is None else f"{whole(low)}–{whole(high)}"

@@ -253,6 +253,25 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
          "provenance": "modelled"}
         for mover, part in (("rate", 2.31), ("lengths", 1.9), ("cache_hits", -0.6), ("residual", 0.1))
     ]  # fmt: skip
+    made["mart_tool_wait_policies"] = [
+        {"deployment_id": "coding-agent", "policy": policy, "policy_text": words, "ttl_s": ttl_s, "break_even_s": 8.5,
+         "pool_full_ratio": 0.4, "held_byte_s": held * 1e6 * GIB, "held_gpu_s": held * 3600,
+         "recompute_gpu_s": 72_000.0 - held * 1800, "saving_gpu_s": held * 1800, "saving_usd_per_hour": held / 20,
+         "is_today": policy == "lru", "is_best": policy == "ttl", "provenance": "modelled"}
+        for policy, words, ttl_s, held in (
+            ("lru", "keep KV until the room is needed", None, 0.0),
+            ("ttl", "pin KV for up to 12 s of a tool wait", 12.0, 18.25),
+        )
+    ]  # fmt: skip
+    made["mart_actions"] = [
+        {"deployment_id": "coding-agent", "position": n, "action_text": action, "saving_text": saving,
+         "risk_text": risk, "saving_gpus": gpus, "saving_usd_per_hour": usd, "provenance": "modelled"}
+        for n, (action, saving, risk, gpus, usd) in enumerate((
+            ("add 6 GPUs", "costs $17.94/h", "until then: 5 % headroom at the peak, 30 % asked", -6, -17.94),
+            ("set max_model_len=65536", "frees 3 GPUs, saves $8.97/h", "0.20 % of turns refused or lost", 3, 8.97),
+            (f"pin KV {CLOSING}", None, "computes 18 GPU·h anew a week", None, None),
+        ), 1)
+    ]  # fmt: skip
     made["mart_forecasts"] = [
         {"deployment_id": "coding-agent", "horizon_week": f"2026-W{week}", "value_gpus": 18.0 + n, "low_gpus": 17.0 + n,
          "high_gpus": 19.0 + 2 * n, "fact_gpus": 18.5 if n < 2 else None, "is_held": True if n < 2 else None,

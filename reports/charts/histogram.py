@@ -10,7 +10,8 @@ import polars as pl
 
 from reports.blocks import Chart
 from reports.charts.grammar import TOKENS_LABEL, base, layered, seconds_axis, spec
-from reports.marts import Marts, rows
+from reports.marts import Marts, rows, some
+from reports.printed import seconds
 from reports.theme import colour
 
 THIS, LAST = "this week", "week before"
@@ -55,22 +56,38 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
     frame = rows(marts, "mart_tool_wait_histogram", deployment_id=deployment_id)
     if frame.is_empty():
         return None
+    policies = some(marts, "mart_tool_wait_policies", deployment_id=deployment_id)
+    break_even_s: Any = None if policies is None else policies["break_even_s"].drop_nulls().first()
     data = frame.sort("kind", "bin_low_s").select(
         pl.col("kind").replace({"tool": "tool wait", "user": "user think time"}),
         pl.max_horizontal(pl.col("bin_low_s"), pl.lit(LEAST_S)).alias("low"),
         pl.col("bin_high_s").alias("high"),
         pl.col("share_ratio").alias("share"),
         pl.col("waits_requests").alias("gaps"),
+        pl.lit(break_even_s, pl.Float64).alias("even"),
     )
     return Chart(
         chart_id=chart_id,
         title="How long sessions wait for tools, and for their users",
-        note="Share of gaps in bins that double, each kind apart.",
+        note="Share of gaps in bins that double, each kind apart."
+        + (
+            ""
+            if break_even_s is None
+            else f" Red dashes: {seconds(break_even_s)}, from which computing the median context anew is cheaper than "
+            "holding it on a full pool."
+        ),
         alt=f"{deployment_id}: gaps between the turns of a session by length, tool waits and user think time",
         source="mart_tool_wait_histogram",
-        spec=_wait_spec(),
+        spec=_wait_spec(has_even=break_even_s is not None),
         rows=data,
-        headings={"kind": "Kind", "low": "From (s)", "high": "Below (s)", "share": "Share", "gaps": "Gaps"},
+        headings={
+            "kind": "Kind",
+            "low": "From (s)",
+            "high": "Below (s)",
+            "share": "Share",
+            "gaps": "Gaps",
+            "even": "Break-even (s)",
+        },
     )
 
 
@@ -94,7 +111,7 @@ def _length_spec(*, has_before: bool) -> dict[str, Any]:
 
 
 @cache
-def _wait_spec() -> dict[str, Any]:
+def _wait_spec(*, has_even: bool) -> dict[str, Any]:
     kinds = alt.Color("kind", type="nominal").scale(
         domain=["tool wait", "user think time"], range=[colour("wait"), colour("before")]
     )  # fmt: skip
@@ -112,4 +129,7 @@ def _wait_spec() -> dict[str, Any]:
             alt.Tooltip("share:Q", format=".1%"),
         ],
     )  # fmt: skip
-    return spec(bars, HEIGHT_PX)
+    if not has_even:
+        return spec(bars, HEIGHT_PX)
+    even = base().mark_rule(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
+    return spec(layered(bars, even.encode(x=alt.X("even:Q"))), HEIGHT_PX)

@@ -100,7 +100,8 @@ def _forecast_spec() -> dict[str, Any]:
         *(alt.Tooltip(f"{name}:Q", format=",.1f") for name in ("forecast", "low", "high", "fact")),
     ]
     band = base().mark_area(opacity=0.25, color=colour("need")).encode(x=week, y=alt.Y("low:Q"), y2="high")
-    line = base().mark_line(color=colour("need"), point={"color": colour("need")}).encode(x=week, y=amount, tooltip=shown)
+    line = base().mark_line(color=colour("need"), point={"color": colour("need")})
+    line = line.encode(x=week, y=amount, tooltip=shown)
     fact = base().mark_point(filled=True, size=60, opacity=1, color=colour("ink"))
     fact = fact.transform_filter("datum.fact !== null").encode(x=week, y=alt.Y("fact:Q"), tooltip=shown)
     now = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit")).encode(x=week, y=alt.Y("now:Q"))

@@ -169,3 +169,15 @@ def test_the_first_screen_says_the_main_cause_and_when_gpus_run_out() -> None:
     assert reasons["coding-agent"]["Ahead"] == "Today's GPUs run out on 2026-12-14; order by 2026-11-14"
     assert "largest" not in reasons["coding-agent"]["Changed"]
     assert reasons["chat"]["Ahead"].startswith("No forecast")
+
+
+def test_actions_are_said_with_saving_and_risk_on_every_first_screen() -> None:
+    (verdict,) = (verdict for verdict in full_page().verdicts if verdict.actions)
+    assert verdict.name == "coding-agent"
+    assert verdict.actions[:2] == (
+        "Add 6 GPUs: costs $17.94/h; until then: 5 % headroom at the peak, 30 % asked",
+        "Set max_model_len=65536: frees 3 GPUs, saves $8.97/h; 0.20 % of turns refused or lost",
+    )
+    assert verdict.actions[2].endswith(": computes 18 GPU·h anew a week")
+    for text in everywhere(full_page()):
+        assert "frees 3 GPUs, saves $8.97/h" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html as entities
 import json
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ FIGURES = [
     ("mart_fleet", "needed_gpus", printed.whole),
     ("mart_counts", "usable_requests", printed.whole),
     ("mart_data_quality", "unknown_session_ratio", printed.percent),
+    ("mart_week_changes", "demand_part_gpus", printed.figure),
+    ("mart_week_changes", "kv_time_part_byte_s", printed.gib_s),
+    ("mart_forecasts", "value_gpus", printed.figure),
+    ("mart_forecasts", "fact_gpus", printed.figure),
+    ("mart_growth", "run_out_date", lambda value: printed.day(value and date.fromisoformat(value))),
+    ("mart_tool_wait_policies", "saving_gpu_s", printed.gpu_hours),
+    ("mart_tool_wait_policies", "break_even_s", printed.seconds),
 ]
 
 
@@ -103,3 +111,13 @@ def test_charts_hold_the_figures_of_the_marts(reviewed: dict[str, Any]) -> None:
         if row["deployment_id"] == "coding-agent" and row["tenant"] == "tenant-00" and row["phase"] != "(all)"
     ]  # fmt: skip
     assert sorted(held["gib_s"]) == pytest.approx(sorted(row["kv_time_byte_s"] / 2**30 for row in tenant), rel=1e-12)
+
+
+def test_actions_of_the_json_are_those_of_the_first_screen(reviewed: dict[str, Any]) -> None:
+    (row,) = (row for row in reviewed["decision"] if row["actions"])
+    (verdict,) = (verdict for verdict in full_page().verdicts if verdict.actions)
+    assert row["deployment"] == verdict.name
+    assert row["run_out_date"] == "2026-12-14"
+    for action, words in zip(row["actions"], verdict.actions, strict=True):
+        assert all(part in words for part in (action["saving"], action["risk"]) if part)
+        assert action["provenance"] == "modelled"

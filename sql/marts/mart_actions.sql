@@ -1,0 +1,60 @@
+-- One row per week, deployment and action worth taking: what it saves and what it risks; the count of GPUs first.
+-- grain: week, deployment_id, position
+with counts as (
+    select
+        week, deployment_id, 1 as position, provenance, null as freed_text,
+        regexp_replace(action_text, '^could ', '') as action_text,
+        -short_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour,
+        case
+            when short_gpus <= 0 then format('then: the interval ends at {} GPUs', greatest(needed_gpus, high_gpus))
+            when binding_demand = 'latency' then 'until then: the objective is missed at the peak'
+            when utilization_factor > 1 then format('until then: the peak asks {:.2f} × what runs', utilization_factor)
+            else format(
+                'until then: {:.0f} % headroom at the peak, {:.0f} % asked', 100 * headroom_factor, 100 * headroom_ratio
+            )
+        end as risk_text
+    from mart_decision
+    where regexp_matches(action_text, '^(add|could release)')
+),
+
+scenarios as (
+    select
+        week, deployment_id, 2 as position, 'set ' || settings_text as action_text, provenance,
+        -needed_change_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour,
+        format('frees {:,} GPU{}', saving_gpus, if(saving_gpus = 1, '', 's')) as freed_text,
+        format(
+            '{:.2f} % of turns refused or lost',
+            100 * (rejected_change_requests + lost_change_requests) / nullif(offered_requests, 0)
+        ) || if(truncated_change_requests > 0, format(', {:,} outputs truncated', truncated_change_requests), '')
+            as risk_text
+    from mart_scenarios
+    where scenario_id <> 'today' and outcome = 'answered' and needed_change_gpus < 0 and is_slo_reachable
+    qualify row_number() over (partition by week, deployment_id order by needed_change_gpus, position) = 1
+),
+
+policies as (
+    select
+        week, deployment_id, 3 as position, policy_text as action_text, saving_usd_per_hour, provenance,
+        format('frees {:.3g} GPU·h a week', saving_gpu_s / 3600) as freed_text,
+        format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600) as risk_text
+    from mart_tool_wait_policies
+    where is_best and not is_today and saving_gpu_s > 0
+),
+
+every_row as (
+    select * from counts
+    union all by name
+    select * from scenarios
+    union all by name
+    select * from policies
+)
+
+select
+    week, deployment_id, position, action_text,
+    nullif(concat_ws(
+        ', ', freed_text,
+        if(saving_usd_per_hour < 0, 'costs $', 'saves $') || format('{:,.2f}/h', abs(saving_usd_per_hour))
+    ), '') as saving_text,
+    risk_text, saving_gpus, saving_usd_per_hour, provenance
+from every_row
+order by week, deployment_id, position
