@@ -17,8 +17,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 FRAME_LENGTH_BYTES = 4
 """The OTel file exporter writes [4-byte big-endian length][zstd frame] a message (log_formats.md §2a)."""
-ZSTD_INPUT_BYTES = 1 << 16
-"""Fed to the decompressor at once; small, because a frame may expand a thousandfold."""
+ZSTD_INPUT_BYTES = 1 << 11
+"""Fed to the decompressor at once: four bytes may stand for a block of 128 KiB (RFC 8878, RLE blocks), so 64 MiB."""
+MAX_HELD_BYTES = 64 << 20
+"""A framed message up to this size is held until it is known to be whole."""
 MAX_WINDOW_BYTES = 1 << 31
 """`zstd --long=31` at most; the shared traces need 2**27."""
 
@@ -91,11 +93,20 @@ class ByteStream:
             length = int.from_bytes(header, "big")
             frame = self._read(raw, length) if len(header) == FRAME_LENGTH_BYTES else b""
             message = decompressor.decompressobj()
+            held = bytearray()
+            is_ended = False
             try:
-                out = message.decompress(frame)
+                for start in range(0, len(frame), ZSTD_INPUT_BYTES):
+                    held += message.decompress(frame[start : start + ZSTD_INPUT_BYTES])
+                    if len(held) > MAX_HELD_BYTES:
+                        is_ended = held.endswith(b"\n")
+                        yield bytes(held)
+                        held.clear()
+                    if message.eof:
+                        break
             except zstandard.ZstdError:
-                out = b""
+                held.clear()
             if not message.eof:
                 self.is_cut_off = True
                 return
-            yield out if out.endswith(b"\n") else out + b"\n"
+            yield bytes(held) if (held.endswith(b"\n") if held else is_ended) else bytes(held) + b"\n"
