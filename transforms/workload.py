@@ -56,7 +56,7 @@ class ToolWaits:
     end_us: Wholes
     tokens: Reals
     labels: pl.DataFrame
-    """One row a gap: model, tenant."""
+    """One row a gap: model, tenant, session."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Workload:
     is_carried: Flags
     """Arrived before the week and still running at its start: in its residency, not in its KV·time."""
     labels: pl.DataFrame
-    """One row an attempt: model, tenant, and the prefix blocks where the log has them."""
+    """One row an attempt: model, tenant, session, and the prefix blocks where the log has them."""
     rows_to_replay: pl.DataFrame
     """Attempts of known prompt as rows of ATTEMPT_COLUMNS, those of unknown output included, in order of arrival."""
     tool_waits: ToolWaits
@@ -135,7 +135,7 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
         e2e_s=_reals(known, "e2e_s"),
         is_failed=_flags(known, "is_failed"),
         is_carried=_flags(known, "is_carried"),
-        labels=known.select("model", "tenant", "prefix_block_tokens", "prefix_block_ids"),
+        labels=known.select("model", "tenant", "session_id", "prefix_block_tokens", "prefix_block_ids"),
         rows_to_replay=placed.filter(pl.col("prompt_tokens") >= 1)
         .sort("arrived_us", maintain_order=True)
         .select(ATTEMPT_COLUMNS),
@@ -194,7 +194,7 @@ def _tool_waits(tool_waits: pl.DataFrame, attempts: pl.DataFrame, start_us: int)
         start_us=_frozen(end_us - wait_us),
         end_us=_frozen(end_us),
         tokens=_reals(gaps, "prior_context_tokens"),
-        labels=gaps.select("model", "tenant"),
+        labels=gaps.select("model", "tenant", "session_id"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from transforms.planner.provenance import ASSUMED, MEASURED, MODELLED, weakest
+from transforms.planner.residency.attribution import attribution_rows
 from transforms.planner.residency.kv_time_table import kv_time_rows
 from transforms.planner.residency.occupancy import residency_windows
 from transforms.planner.sizing.demands_of_week import demands_of_week
@@ -42,6 +43,9 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
         "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
         "plan_kv_time": plan_frame(
             "plan_kv_time", keys, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
+        ),
+        "plan_kv_attribution": plan_rows(
+            "plan_kv_attribution", keys, attribution_rows(workload, found.observed, site.replica)
         ),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
         "plan_batch_curve": _batch_curve(found, site, modelled),

@@ -88,6 +88,18 @@ _KV_TIME: dict[str, pl.DataType] = {
     "shared_reading": _TEXT,  # exact | lower bound | NULL
 }
 
+_KV_ATTRIBUTION: dict[str, pl.DataType] = {
+    "dimension": _TEXT,  # part | length | tenant | model | session | top_sessions | output_cap | tool_wait_cap
+    "name": _TEXT,
+    "attempts_requests": _COUNT,
+    "held_sessions": _COUNT,
+    "kv_time_byte_s": _REAL,
+    "share_ratio": _REAL,
+    "prompt_kv_time_byte_s": _REAL,
+    "output_kv_time_byte_s": _REAL,
+    "tool_wait_kv_time_byte_s": _REAL,
+}
+
 _LATENCY: dict[str, pl.DataType] = {
     "measure": _TEXT,  # ttft | tpot | queue | e2e
     "quantile_ratio": _REAL,
@@ -214,6 +226,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_replicas": (_REPLICAS, ("demand",)),
     "plan_residency": (_RESIDENCY, ("pace", "phase", "window_started_at")),
     "plan_kv_time": (_KV_TIME, ("model", "tenant", "phase", "is_failed")),
+    "plan_kv_attribution": (_KV_ATTRIBUTION, ("dimension", "name")),
     "plan_latency": (_LATENCY, ("source", "measure", "quantile_ratio")),
     "plan_batch_curve": (_BATCH_CURVE, ("batch_requests",)),
     "plan_scenarios": (_SCENARIOS, ()),
