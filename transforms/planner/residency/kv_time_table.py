@@ -53,7 +53,7 @@ def kv_time_rows(workload: Workload, timeline: Timeline, replica: Replica, repli
         phases.append(named)
     waits = workload.tool_waits
     held = tool_wait_kv_time(waits, replica)
-    wait_keys = waits.labels.with_columns(pl.lit(value=False).alias("is_failed"))
+    wait_keys = waits.labels.select("model", "tenant").with_columns(pl.lit(value=False).alias("is_failed"))
     everyone = np.ones(wait_keys.height, dtype=np.bool_)
     kept = _summed(wait_keys, held, None, ~everyone, everyone)
     hypothetical = {"unknown_requests": 0, "phase": "tool_wait", "provenance": MODELLED}
