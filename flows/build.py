@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flows.damage import lake_damage_named, plan_damage_named
 from flows.dictionary import dictionary
 from flows.facts_id import FactsDue, facts_due
+from flows.grains import audit_grains
 from flows.lake_days import REQUESTS, Span
 from flows.macros import create_macros
 from flows.models import Model, of_folders
@@ -84,6 +85,7 @@ def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
         create_macros(connection)
         create_tables(connection, marts, advance)
         run_audits(connection, audits, advance)
+        audit_grains(connection)
 
 
 def load_plans(connection: duckdb.DuckDBPyConnection, home: Home) -> None:

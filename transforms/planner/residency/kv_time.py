@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.planner.residency.block_rounding import block_bytes, decode_mean_bytes, ramp_mean_bytes
+from transforms.workload import MICROS, WEEK_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from transforms.workload import ToolWaits
 
     Reals = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
 
 SECOND_US = 1e6
 
@@ -27,6 +29,8 @@ class PhaseKvTime:
 
     linear_byte_s: Reals
     block_byte_s: Reals
+    inside_byte_s: Reals
+    """The token-linear part between the week's start and its end."""
 
 
 def prefill_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:
@@ -34,7 +38,9 @@ def prefill_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:
     duration_s = (timeline.first_us - timeline.prefill_us) / SECOND_US
     mean_tokens = (timeline.cached_tokens + timeline.prompt_tokens) / 2
     block = ramp_mean_bytes(replica.groups, timeline.cached_tokens, timeline.prompt_tokens)
-    return PhaseKvTime(replica.kv_token_bytes * mean_tokens * duration_s, block * duration_s)
+    held = replica.kv_token_bytes * mean_tokens * duration_s
+    inside = _inside(timeline.prefill_us, timeline.first_us, timeline.cached_tokens, timeline.prompt_tokens)
+    return PhaseKvTime(held, block * duration_s, replica.kv_token_bytes * inside)
 
 
 def decode_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:
@@ -42,11 +48,25 @@ def decode_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:
     duration_s = (timeline.end_us - timeline.first_us) / SECOND_US
     mean_tokens = timeline.prompt_tokens + timeline.output_tokens / 2
     block = decode_mean_bytes(replica.groups, timeline.prompt_tokens, timeline.output_tokens)
-    return PhaseKvTime(replica.kv_token_bytes * mean_tokens * duration_s, block * duration_s)
+    held = replica.kv_token_bytes * mean_tokens * duration_s
+    last = timeline.prompt_tokens + timeline.output_tokens
+    inside = _inside(timeline.first_us, timeline.end_us, timeline.prompt_tokens, last)
+    return PhaseKvTime(held, block * duration_s, replica.kv_token_bytes * inside)
 
 
 def tool_wait_kv_time(waits: ToolWaits, replica: Replica) -> PhaseKvTime:
     """KV·time that pinning P + O through each tool wait would cost (policy `keep`), byte·s."""
     duration_s = (waits.end_us - waits.start_us) / SECOND_US
     block = block_bytes(replica.groups, np.maximum(waits.tokens - 1, 0))
-    return PhaseKvTime(replica.kv_token_bytes * waits.tokens * duration_s, block * duration_s)
+    inside = _inside(waits.start_us, waits.end_us, waits.tokens, waits.tokens)
+    held = replica.kv_token_bytes * waits.tokens * duration_s
+    return PhaseKvTime(held, block * duration_s, replica.kv_token_bytes * inside)
+
+
+def _inside(start_us: Wholes, end_us: Wholes, first: Reals, last: Reals) -> Reals:
+    """Token·s between the week's ends of tokens that go steadily from `first` to `last`."""
+    begin, finish = (np.clip(at_us, 0, WEEK_S * MICROS) for at_us in (start_us, end_us))
+    slope = (last - first) / np.maximum(end_us - start_us, 1)
+    middle = first + slope * ((begin + finish) / 2 - start_us)
+    token_s: Reals = middle * (finish - begin) / SECOND_US
+    return token_s

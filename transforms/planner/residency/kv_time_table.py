@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 EXACT, LOWER_BOUND = "exact", "lower bound"
 _GROUP = ["model", "tenant", "is_failed"]
 _COUNTS = ("attempts_requests", "lower_bound_requests")
-_VALUES = (*_COUNTS, "kv_time_byte_s", "kv_block_time_byte_s", "kv_shared_time_byte_s")
+_VALUES = (*_COUNTS, "kv_time_byte_s", "kv_block_time_byte_s", "kv_time_inside_byte_s", "kv_shared_time_byte_s")
 
 
 def kv_time_rows(workload: Workload, timeline: Timeline, replica: Replica, replicas: int) -> pl.DataFrame:
     """Rows of plan_kv_time: attempts of the week by model, tenant and outcome, one row a phase.
 
-    Attempts carried into the week count where they arrived. `lower_bound_requests` failed at a time the log does not
-    know: what they held until then is counted as their prompt's prefill. `kv_shared_…` is exact with prefix block ids
-    in one replica; else a lower bound; NULL where the log says nothing about prefixes. No engine of today holds KV
-    through tool waits, so those rows are modelled whatever the log has measured.
+    Attempts carried into the week count where they arrived; `kv_time_inside_byte_s` is what all of them, carried ones
+    too, hold between the week's start and its end: the sum of the residency. `lower_bound_requests` failed at a time
+    the log does not know: what they held until then is counted as their prompt's prefill. `kv_shared_…` is exact with
+    prefix block ids in one replica; else a lower bound; NULL where the log says nothing about prefixes. No engine of
+    today holds KV through tool waits, so those rows are modelled whatever the log has measured.
     """
     shared, reading = _shared_out(workload, timeline, replica, replicas)
     keys = workload.labels.select("model", "tenant").with_columns(pl.Series("is_failed", workload.is_failed))
@@ -86,21 +87,19 @@ def _shared(held: PhaseKvTime, out: Reals | None, replica: Replica) -> Reals | N
 
 def _summed(keys: pl.DataFrame, held: PhaseKvTime, shared: Reals | None, is_bound: Flags, taken: Flags) -> pl.DataFrame:
     """Sums by group in a fixed order of addition, so that equal input gives equal bytes."""
-    groups = keys.filter(taken).unique(_GROUP).sort(_GROUP, nulls_last=True).with_row_index("group")
-    coded = keys.filter(taken).join(groups, on=_GROUP, how="left", nulls_equal=True, maintain_order="left")
+    groups = keys.unique(_GROUP).sort(_GROUP, nulls_last=True).with_row_index("group")
+    coded = keys.join(groups, on=_GROUP, how="left", nulls_equal=True, maintain_order="left")
     codes = coded["group"].to_numpy().astype(np.int64)
-    columns = (np.ones(len(codes)), is_bound[taken], held.linear_byte_s[taken], held.block_byte_s[taken])
+    columns = (taken, taken & is_bound, taken * held.linear_byte_s, taken * held.block_byte_s, held.inside_byte_s)
     sums = [np.bincount(codes, column, minlength=groups.height) for column in columns]
     summed = groups.drop("group").with_columns(
         pl.Series(name, values) for name, values in zip(_VALUES[:-1], sums, strict=True)
     )
     if shared is None:
         return summed.with_columns(pl.lit(None, pl.Float64).alias(_VALUES[-1]))
-    return summed.with_columns(pl.Series(_VALUES[-1], np.bincount(codes, shared[taken], minlength=groups.height)))
+    return summed.with_columns(pl.Series(_VALUES[-1], np.bincount(codes, taken * shared, minlength=groups.height)))
 
 
 def _with_unknown(summed: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
     joined = summed.join(left_out, on=_GROUP, how="full", nulls_equal=True, coalesce=True)
-    return joined.with_columns(
-        pl.col(*_COUNTS, "unknown_requests", "kv_time_byte_s", "kv_block_time_byte_s").fill_null(0)
-    )
+    return joined.with_columns(pl.col(*_COUNTS, "unknown_requests", *_VALUES[2:-1]).fill_null(0))

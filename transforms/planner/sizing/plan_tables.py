@@ -84,6 +84,7 @@ _KV_TIME: dict[str, pl.DataType] = {
     "kv_time_byte_s": _REAL,
     "kv_time_mean_byte_s": _REAL,
     "kv_block_time_byte_s": _REAL,
+    "kv_time_inside_byte_s": _REAL,
     "kv_shared_time_byte_s": _REAL,
     "shared_reading": _TEXT,  # exact | lower bound | NULL
 }
