@@ -57,10 +57,11 @@ def question_of(flags: Mapping[str, Any], settings: Sequence[str], **options: An
     check_options(chosen)
     engine, chosen, given = with_settings(Engine(**named), chosen, others, known_too=SETTINGS)
     site = SiteQuestion(flags["model"], flags["gpu"], engine, {*named, *given}, chosen.kv_blocks)
-    return Asked(site, chosen, _source_settings(own))
+    return Asked(site, chosen, source_settings(own))
 
 
-def _source_settings(settings: Sequence[str]) -> dict[str, Any]:
+def source_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """Settings of a source in `key=value` texts; ConfigError names a wrong value."""
     values: dict[str, Any] = dict(text.partition("=")[::2] for text in settings)
     for name, kind, words in (("block_tokens", int, "a whole number"), ("session_rate_per_s", float, "a number")):
         if name in values:

@@ -37,6 +37,11 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", help="TOML to write; default HOME/calibrations/<model>--<gpu>--tp<N>.toml for RESULTS."),
 ]
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option("--against", help="Plan (HOME/plans/week=…) to hold RESULTS of a load test against instead."),
+]
+DeploymentOption = Annotated[str | None, typer.Option("--deployment", help="Deployment of the plan that was loaded.")]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Where the points come from, in words.")]
 
 
@@ -61,12 +66,16 @@ def calibrate(
     points: PointsOption = None,
     configs: ConfigsOption = None,
     source: SourceOption = None,
+    against: AgainstOption = None,
+    deployment: DeploymentOption = None,
     home: HomeOption = DEFAULT_HOME,
     json: JsonOption = False,
 ) -> None:
     """Fit step times to measured runs, and say how far off they are on what was left out."""
     given = locals()
-    if points is not None:
+    if against is not None:
+        found, lines = _against(given)
+    elif points is not None:
         if results or configs is None or output is None:
             raise ConfigError("calibrate takes RESULTS, or --points FILE.csv with --configs DIR and --output FILE.toml")
         found = _from_points(points, configs, output, source, home)
@@ -78,6 +87,21 @@ def calibrate(
         print_json(found)
     else:
         print_line("\n".join(lines))
+
+
+def _against(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    if not given["results"] or not given["results_format"]:
+        raise ConfigError("calibrate --against PLAN takes the RESULTS of the load test and their --format")
+    from flows.calibrate_against import against_lines, calibrate_against
+    from flows.replay_flags import Asked, source_settings
+    from flows.replay_site import SiteQuestion
+    from transforms.fleet import Engine
+    from transforms.planner.replay.replay_options import ReplayOptions
+
+    asked = Asked(SiteQuestion("", "", Engine()), ReplayOptions(), source_settings(given["settings"] or ()))
+    results = [(path, asked.source(given["results_format"], str(path))) for path in given["results"]]
+    found = calibrate_against(given["against"], given["deployment"], results, given["replicas"], given["home"])
+    return found, against_lines(found)
 
 
 def _from_points(points: Path, configs: Path, output: Path, source: str | None, home: Path) -> dict[str, Any]:

@@ -116,22 +116,27 @@ def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek |
     prompt, output = columns.prompt_tokens.astype(np.float64), columns.output_tokens.astype(np.float64)
     prefill_s = prefill_times_s(replica, pace, prompt, np.zeros(len(prompt)))
     decode_s = np.maximum(output - 1, 0) * pace.token_s
+    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False, seed=seed)
     first = rows["arrived_at"].dt.epoch("us")[0] - int(week_start(workload.week).timestamp()) * MICROS
     return ReplayWeek(
         trace=trace,
         start_s=first / MICROS,
         e2e_s=prefill_s + decode_s,
         kv_token_s=prompt / 2 * prefill_s + (prompt + output / 2) * decode_s,
-        settings=_settings(replica, trace, seed),
-        costs=step_costs(replica.step)._replace(
-            mixed_context_s=replica.step.context_memory_s * replica.mixed_context_factor
-        ),
+        settings=engine_settings(replica, trace, options),
+        costs=replica_costs(replica),
         replica=replica,
     )
 
 
-def _settings(replica: Replica, trace: ReplayTrace, seed: int) -> Settings:
-    """Engine settings of one replica under the limits that a plan counts with."""
+def replica_costs(replica: Replica) -> StepCosts:
+    """What a step of `replica` costs in a replay."""
+    mixed_s = replica.step.context_memory_s * replica.mixed_context_factor
+    return step_costs(replica.step)._replace(mixed_context_s=mixed_s)
+
+
+def engine_settings(replica: Replica, trace: ReplayTrace, options: ReplayOptions) -> Settings:
+    """Settings of one replica for replaying `trace`, under the limits that a plan counts with."""
     engine = replace(
         replica.engine,
         max_num_seqs=replica.max_num_seqs,
@@ -139,7 +144,6 @@ def _settings(replica: Replica, trace: ReplayTrace, seed: int) -> Settings:
         enable_prefix_caching=replica.has_prefix_caching,
         speculative_tokens=replica.step.speculative_tokens,
     )
-    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False, seed=seed)
     pool = replica.pool or pool_of(replica.groups, replica.kv_capacity_bytes)
     return replay_settings(engine, options, pool, replica.max_model_len_tokens, trace)
 
