@@ -124,12 +124,12 @@ def window(value_s: float | None) -> str:
 
 def usd_per_hour(value_usd: float | None) -> str:
     """USD per hour: "$38.40/h"; whole dollars from a thousand on."""
-    return UNKNOWN if value_usd is None else f"${rounded(value_usd, _digits(value_usd, _PRICE_DIGITS))}/h"
+    return UNKNOWN if value_usd is None else f"{_dollars(value_usd, _PRICE_DIGITS)}/h"
 
 
 def usd(value_usd: float | None) -> str:
     """USD: "$0.82", four decimals below ten cents."""
-    return UNKNOWN if value_usd is None else f"${rounded(value_usd, _digits(value_usd, _COST_DIGITS))}"
+    return UNKNOWN if value_usd is None else _dollars(value_usd, _COST_DIGITS)
 
 
 def gpu_hours(value_gpu_s: float | None) -> str:
@@ -183,6 +183,12 @@ def shortened(name: str, length: int = 40) -> str:
         return name
     head = (length - 1) * 2 // 3
     return f"{name[:head]}…{name[len(name) - (length - 1 - head) :]}"
+
+
+def _dollars(value_usd: float, steps: tuple[tuple[float, int], ...]) -> str:
+    """USD with its sign before the dollar: "−$13.30"."""
+    text = f"${rounded(abs(value_usd), _digits(value_usd, steps))}"
+    return MINUS + text if value_usd < 0 else text
 
 
 def _digits(value: float, steps: tuple[tuple[float, int], ...]) -> int:

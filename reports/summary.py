@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from reports.labels import COLUMNS, label
 from reports.marts import ALL, Marts, only, rows, some
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def summary(tables: Marts, week: str, report: str) -> dict[str, Any]:
         "fleet": _fleet(tables, covered),
         "warnings": _said(tables, "warning"),
         "notes": _said(tables, "note"),
+        "labels": {name: label(name, frame) for name, frame in sorted(tables.items())},
+        "column_labels": COLUMNS,
         "tables": {name: _table(frame) for name, frame in sorted(tables.items())},
         "report": report,
     }

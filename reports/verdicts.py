@@ -36,6 +36,9 @@ KINDS = (ADD, UNMET, RELEASE, KEEP, IDLE)
 ROLES = {ADD: "add", UNMET: "add", RELEASE: "release", KEEP: "need", IDLE: "need"}
 MOST_ACTIONS = 3
 """Most actions of a deployment on the first screen."""
+MOST_CAUSES = 2
+"""Most movers that the first screen names."""
+RESIDUAL = "residual"
 MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
@@ -187,11 +190,11 @@ def _changed(marts: Marts, decision: Mapping[str, Any]) -> str | None:
 
 
 def _cause(marts: Marts, deployment_id: str) -> str:
-    """The mover with the largest part of the change in GPUs; empty where nothing is known to have moved them."""
+    """The movers with the largest parts of the change in GPUs; empty where nothing is known to have moved them."""
     frame = some(marts, "mart_week_changes", deployment_id=deployment_id)
     if frame is None:
         return ""
-    first = frame.sort(pl.col("demand_part_gpus").abs(), descending=True, nulls_last=True).row(0, named=True)
-    if not first["demand_part_gpus"]:
-        return ""
-    return f"mainly {mover_word(first['mover'])} ({signed(first['demand_part_gpus'])} GPUs before rounding)"
+    moved = frame.filter(pl.col("demand_part_gpus") != 0, pl.col("mover") != RESIDUAL)
+    first = moved.sort(pl.col("demand_part_gpus").abs(), descending=True).head(MOST_CAUSES)
+    parts = [f"{mover_word(row['mover'])} {signed(row['demand_part_gpus'])}" for row in first.iter_rows(named=True)]
+    return f"mainly {', '.join(parts)} GPUs before rounding" if parts else ""

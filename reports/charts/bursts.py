@@ -9,13 +9,15 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AMOUNT_LABEL, amount_axis, base, layered, seconds_axis, spec
+from reports.charts.grammar import AMOUNT_LABEL, base, layered, seconds_axis, spec
 from reports.marts import Marts, rows, some
 from reports.printed import moment
 from reports.theme import colour
 
 HEIGHT_PX = 150
 LEAST_POINTS = 2
+DECADES = (0.01, 0.1, 1, 10, 100, 1000, 10_000, 100_000)
+"""Ticks of the log axis of dispersion."""
 SCALES = ((60, "hour", "minute", "%H:%M"), (1, "minute", "second", "%H:%M:%S"))
 """Step in seconds, the span that is shown, the step in words, and how its moments are printed on the axis."""
 
@@ -71,7 +73,8 @@ def _peak_spec(step: str, label: str) -> dict[str, Any]:
     at = alt.X("at", type="temporal").scale(type="utc").axis(format=label, tickCount=6).title(None)
     shown = [alt.Tooltip("at:T", title="from (UTC)", format=label), alt.Tooltip("requests:Q", format=",")]
     bars = base().mark_bar(width=4, color=colour("decode"))
-    amount = amount_axis("requests", f"requests/{step}", zero=True)
+    amount = alt.Y("requests", type="quantitative").axis(labelExpr=AMOUNT_LABEL, tickCount=5, tickMinStep=1)
+    amount = amount.scale(zero=True).title(f"requests/{step}")
     return spec(layered(bars.encode(x=at, y=amount, tooltip=shown)), HEIGHT_PX)
 
 
@@ -79,7 +82,7 @@ def _peak_spec(step: str, label: str) -> dict[str, Any]:
 def _dispersion_spec() -> dict[str, Any]:
     window = seconds_axis("window_s", "counting window, log axis")
     amount = alt.Y("dispersion", type="quantitative").scale(type="log")
-    amount = amount.axis(labelExpr=AMOUNT_LABEL, tickCount=4).title("variance ÷ mean, log axis")
+    amount = amount.axis(labelExpr=AMOUNT_LABEL, values=list(DECADES)).title("variance ÷ mean, log axis")
     shade = alt.Color("trusted", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
         alt.Tooltip("window_s:Q", title="window (s)", format=","),

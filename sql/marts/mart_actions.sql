@@ -38,7 +38,7 @@ policies as (
         format('frees {:.3g} GPU·h a week', saving_gpu_s / 3600) as freed_text,
         format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600) as risk_text
     from mart_tool_wait_policies
-    where is_best and not is_today and saving_gpu_s > 0
+    where is_best and not is_today and saving_gpu_s_per_s >= 0.1 -- less than a tenth of a GPU is not worth a change
 ),
 
 every_row as (

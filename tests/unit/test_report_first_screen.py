@@ -165,7 +165,7 @@ def test_the_residency_caption_says_how_many_times_are_logged() -> None:
 
 def test_the_first_screen_says_the_main_cause_and_when_gpus_run_out() -> None:
     reasons = {verdict.name: dict(verdict.reasons) for verdict in full_page().verdicts}
-    assert reasons["coding-agent"]["Changed"].endswith("mainly request rate (+2.31 GPUs before rounding)")
+    assert reasons["coding-agent"]["Changed"].endswith("mainly request rate +2.31, lengths +1.90 GPUs before rounding")
     assert reasons["coding-agent"]["Ahead"] == "Today's GPUs run out on 2026-12-14; order by 2026-11-14"
     assert "largest" not in reasons["coding-agent"]["Changed"]
     assert reasons["chat"]["Ahead"].startswith("No forecast")

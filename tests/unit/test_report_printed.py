@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
 import pytest
 from hypothesis import given
@@ -94,3 +94,15 @@ def test_shortened_keeps_both_ends(name: str, length: int) -> None:
     if short != name:
         assert name.startswith(short.split("…")[0])
         assert len(short) == length
+
+
+def test_a_sum_of_money_below_zero_has_its_sign_before_the_dollar() -> None:
+    assert printed.usd_per_hour(-13.3) == "−$13.30/h"
+    assert printed.usd(-0.04) == "−$0.0400"
+
+
+def test_differences_gpu_time_and_days_are_printed_with_sign_unit_and_weekday() -> None:
+    assert [printed.signed(value) for value in (2.314, -0.5, 0.0, None)] == ["+2.31", "−0.50", "0", "–"]
+    assert printed.gpu_hours(144_000) == f"40.0{printed.NBSP}GPU·h"
+    assert printed.day(date(2026, 12, 14)) == "Mon 14 Dec 2026"
+    assert printed.day(None) == "–"

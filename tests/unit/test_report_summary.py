@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from report_week import HOSTILE, RUN_ID, WEEK, decision, empty_week, frame, full_week
 
+from reports.labels import COLUMNS
 from reports.marts import rows
 from reports.summary import MOST_ROWS, json_text, plain, summary
 from transforms.errors import DataError
@@ -105,3 +106,18 @@ def test_moments_are_utc(moment: datetime) -> None:
 def test_a_missing_table_is_named() -> None:
     with pytest.raises(DataError, match="mart_decision"):
         rows({}, "mart_decision")
+
+
+def test_every_figure_has_a_label() -> None:
+    made = summary(full_week(windows=12), WEEK, "review.html")
+    labels, known = made["labels"], {"measured", "modelled", "given", "row", "source"}
+    assert set(labels) == set(made["tables"])
+    for name, label in labels.items():
+        assert label in known or label in labels, name
+        if label == "row":
+            assert all("provenance" in row for row in made["tables"][name]), name
+    assert labels["mart_lengths"] == "measured"
+    assert labels["mart_fleet"] == "mart_decision"
+    assert labels[labels["mart_fleet"]] == "row"
+    for name, columns in COLUMNS.items():
+        assert set(columns) <= set(full_week()[name].columns)
