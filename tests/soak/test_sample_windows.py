@@ -1,0 +1,44 @@
+"""The whole sample: its busiest hours, replayed warm, ask for as many replicas as its whole weeks do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.catalog import load_catalog
+from flows.deployments import place
+from flows.fleet import load_fleet
+from flows.home import Home
+from flows.plan import read_workload, site_of
+from flows.warehouse import published
+from transforms.planner.sizing.latency_replay import Replays, fewest_replicas
+from transforms.planner.sizing.plan_deployment import replayed_demands
+from transforms.planner.sizing.replay_week import whole_week
+
+KVLEDGER = Path(sys.executable).parent / "kvledger"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    folder = tmp_path_factory.mktemp("sample")
+    for command in (["sample"], ["review", "--no-prefect"]):
+        subprocess.run([KVLEDGER, *command, "--home", folder], check=True, capture_output=True)
+    return Home(folder)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("week", ["2026-W46", "2026-W47"])
+@pytest.mark.parametrize("deployment", ["chat", "coding-agent", "summariser"])
+def test_the_busiest_hours_answer_for_the_week(home: Home, deployment: str, week: str) -> None:
+    catalog, fleet = load_catalog(home), load_fleet(None, home)
+    found = next(one for one in fleet.fleet.deployments if one.name == deployment)
+    site = site_of(place(found, fleet, catalog), fleet, catalog, covered_s=0.0)
+    with published(home) as connection:
+        work = read_workload(connection, deployment, week)
+    latency = replayed_demands(work, site).latency
+    assert latency.replay is not None
+    every = Replays(latency.replay.replays.week, whole_week(latency.replay.replays.week))
+    assert latency.replicas == fewest_replicas(every, latency.replicas or 1)
