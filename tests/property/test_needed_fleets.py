@@ -92,7 +92,7 @@ def test_mooncake_conversations(shared_dir: Path) -> None:
 def agents(seed: int) -> list[dict[str, object]]:
     """Sessions of growing prompts within an hour, tools waited for in between."""
     random, rows = np.random.default_rng(seed), []
-    for session in range(300):
+    for session in range(450):
         at, prompt = float(random.uniform(0, 2400)), int(random.integers(500, 4000))
         for turn in range(1, 9):
             rows.append(
