@@ -11,7 +11,7 @@ MAKE_VENV = $(PYTHON) -m venv $(VENV)
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: install review test lint bench soak clean
+.PHONY: install review picture test lint bench soak clean
 
 install: $(VENV)/.installed
 
@@ -35,6 +35,11 @@ $(VENV)/.installed-soak: $(VENV)/.installed-dev
 review: $(VENV)/.installed
 	@$(BIN)/kvledger sample
 	@$(BIN)/kvledger review
+
+# the picture that opens the README: the first screen of the sample's report
+picture: review $(VENV)/.installed-dev
+	@report=$$(ls -d data/reports/week=*/review.html | tail -1) && \
+	  $(BIN)/python tests/report_picture.py "$$report" .github/review.png
 
 test: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak"
