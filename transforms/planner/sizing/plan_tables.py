@@ -209,6 +209,15 @@ _CHANGES: dict[str, pl.DataType] = {
     "demand_part_gpus": _REAL,
 }
 
+_TTFT_CAUSES: dict[str, pl.DataType] = {
+    "previous_week": _TEXT,
+    "kind": _TEXT,  # split | cause
+    "cause": _TEXT,  # queue | prefill; arrivals | lengths | cache_hits | kv_pressure | preemption
+    "previous_ttft_p95_s": _REAL,
+    "ttft_p95_s": _REAL,
+    "part_s": _REAL,
+}
+
 _ASSUMPTIONS: dict[str, pl.DataType] = {
     "name": _TEXT,
     "value_text": _TEXT,
@@ -234,6 +243,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),
     "plan_changes": (_CHANGES, ("mover",)),
+    "plan_ttft_causes": (_TTFT_CAUSES, ("kind", "cause")),
     "plan_assumptions": (_ASSUMPTIONS, ("name",)),
     "plan_notes": (_NOTES, ("code",)),
 }
@@ -243,7 +253,7 @@ PLAN_TABLES: dict[str, dict[str, pl.DataType]] = {
 }
 """Table name -> column -> type, in file order. Every row has run_id, week, deployment_id, scenario_id, provenance."""
 
-WEEKS_TABLES = ("plan_changes", "plan_forecasts")
+WEEKS_TABLES = ("plan_changes", "plan_forecasts", "plan_ttft_causes")
 """Tables that look at more than one week: a plan of one week leaves them empty."""
 
 PLAN_GRAINS: dict[str, tuple[str, ...]] = {name: (*list(_KEYS)[1:], *order) for name, (_body, order) in _BODIES.items()}

@@ -11,6 +11,7 @@ import polars as pl
 from transforms.planner.sizing.gpus import gpus_of, whole_replicas
 from transforms.planner.sizing.plan_tables import TODAY, plan_rows
 from transforms.planner.weeks.growth import Outlook, forecast_rows, growth_of
+from transforms.planner.weeks.ttft_causes import ttft_rows
 from transforms.planner.weeks.week_changes import change_rows
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ class Weeks:
 
 
 def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: str) -> Plan:
-    """`plan` of one deployment with plan_changes and plan_forecasts filled, and its GPUs at the horizon."""
+    """`plan` of one deployment with its tables of more than one week filled, and its GPUs at the horizon."""
     keys = {"run_id": run_id, "week": later.week, "deployment_id": later.deployment_id, "scenario_id": TODAY}
     changes = [] if weeks.earlier is None else change_rows(weeks.earlier, later, site)
+    causes = [] if weeks.earlier is None else ttft_rows(weeks.earlier, later, site)
     forecasts = forecast_rows(growth_of(weeks.work_per_s), _outlook(plan, later.week, site, weeks))
     return {
         **plan,
@@ -47,6 +49,7 @@ def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: st
             )
         ),
         "plan_changes": plan_rows("plan_changes", keys, changes),
+        "plan_ttft_causes": plan_rows("plan_ttft_causes", keys, causes),
         "plan_forecasts": plan_rows("plan_forecasts", keys, forecasts),
     }
 
