@@ -16,6 +16,7 @@ from reports.charts.latency import latency_chart
 from reports.charts.residency import residency_chart
 from reports.marts import ALL, Marts, only, rows
 from reports.outlook import outlook_sections
+from reports.output_ends import output_ends
 from reports.page import Chapter, Section
 from reports.policy_table import policies
 from reports.printed import sentence, shortened
@@ -36,6 +37,7 @@ def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter
     lead = only(marts, "mart_decision", deployment_id=deployment_id)["binding_text"]
     if not has_rows:
         return Chapter(chart_id, deployment_id, shortened(deployment_id), "No traffic this week.", ())
+    ended = output_ends(marts, deployment_id)
     return Chapter(
         anchor=chart_id,
         name=deployment_id,
@@ -49,7 +51,7 @@ def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter
                     length_chart(marts, deployment_id, "prompt", f"{chart_id}-prompts"),
                     length_chart(marts, deployment_id, "output", f"{chart_id}-outputs"),
                 ),
-                (tables.lengths(marts, deployment_id),),
+                (tables.lengths(marts, deployment_id), *(() if ended is None else (ended,))),
                 is_wide=True,
             ),
             Section(

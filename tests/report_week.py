@@ -253,6 +253,14 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
          "provenance": "modelled"}
         for mover, part in (("rate", 2.31), ("lengths", 1.9), ("cache_hits", -0.6), ("residual", 0.1))
     ]  # fmt: skip
+    made["mart_output_ends"] = [
+        {"deployment_id": name, "reason": reason, "reason_text": words, "requests": requests, "share_ratio": share,
+         "previous_share_ratio": share / 2, "output_total_tokens": requests * 200, "output_max_tokens": 16_384}
+        for name in names for reason, words, requests, share in (
+            ("none", "the model came to its own end", 210_360, 0.9951),
+            ("caller_limit", "the caller's limit (censored)", 844, 0.0049),
+        )
+    ]  # fmt: skip
     made["mart_tool_wait_policies"] = [
         {"deployment_id": "coding-agent", "policy": policy, "policy_text": words, "ttl_s": ttl_s, "break_even_s": 8.5,
          "pool_full_ratio": 0.4, "held_byte_s": held * 1e6 * GIB, "held_gpu_s": held * 3600,

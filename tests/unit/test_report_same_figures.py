@@ -47,6 +47,8 @@ FIGURES = [
     ("mart_forecasts", "value_gpus", printed.figure),
     ("mart_forecasts", "fact_gpus", printed.figure),
     ("mart_growth", "run_out_date", lambda value: printed.day(value and date.fromisoformat(value))),
+    ("mart_output_ends", "share_ratio", printed.percent),
+    ("mart_output_ends", "output_max_tokens", printed.whole),
     ("mart_tool_wait_policies", "saving_gpu_s", printed.gpu_hours),
     ("mart_tool_wait_policies", "break_even_s", printed.seconds),
 ]
