@@ -170,6 +170,7 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         memory_provenance=placed.memory.provenance["kv_bytes"],
         covered_s=covered_s,
         seed=SEED,
+        step_error_ratio=calibration.tpot_error_ratio,
         assumed_slo=_assumed(placed.deployment.slo, SLO_TARGETS, given, "slo."),
         assumed_engine=_assumed(engine, placed.assumed_engine, frozenset(), ""),
     )

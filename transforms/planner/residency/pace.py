@@ -40,6 +40,8 @@ class Pace:
     token_s: float
     is_tpot_met: bool
     """False where even one request cannot decode within the promise while the pool is full."""
+    slack_factor: float
+    """Promised time per output token over that of a step with a full pool."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def slo_pace(replica: Replica) -> Pace:
         beside=Batch(chunk_tokens, batch, pool_tokens / batch),
         token_s=min(replica.tpot_p95_s, full_s),
         is_tpot_met=full_s <= replica.tpot_p95_s,
+        slack_factor=replica.tpot_p95_s / full_s,
     )
 
 

@@ -13,6 +13,7 @@ from transforms.planner.residency.pace import decode_work_s, prefill_work_s
 from transforms.planner.residency.sweep import MICROS, Sweep
 from transforms.planner.sizing.latency_estimate import floor_text, replicas_for
 from transforms.planner.sizing.replay_week import FULL_WINDOW_REQUESTS
+from transforms.planner.sizing.tail import tail_of
 from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from transforms.planner.sizing.latency_by_replay import LatencyReplay
     from transforms.planner.sizing.latency_estimate import Traffic
     from transforms.planner.sizing.replica import Replica
+    from transforms.planner.sizing.tail import Tail
     from transforms.planner.steps.step_time import Number
 
     Reals = NDArray[np.float64]
@@ -87,6 +89,13 @@ def week_peak(series: Reals) -> Peak:
     hours = hour_peaks(series)
     busiest = int(hours.argmax())
     return Peak(float(hours[busiest]), busiest, hours.reshape(-1, DAY_S // HOUR_S).max(axis=1))
+
+
+def day_tails(series: Reals) -> tuple[Tail | None, ...]:
+    """Tail of the hour with the largest peak of each day of a week of 1 s means; None where it has none."""
+    hours, by_hour = hour_peaks(series), series.reshape(-1, HOUR_S)
+    days = hours.reshape(-1, DAY_S // HOUR_S)
+    return tuple(tail_of(by_hour[day * (DAY_S // HOUR_S) + int(peaks.argmax())]) for day, peaks in enumerate(days))
 
 
 def kv_demand(peak_bytes: Number, replica: Replica, headroom_ratio: float) -> Number:

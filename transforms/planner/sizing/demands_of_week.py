@@ -13,7 +13,7 @@ from transforms.planner.residency.pace import planned_batch, slo_pace
 from transforms.planner.residency.sweep import MICROS
 from transforms.planner.residency.timeline import accepted, observed_timeline, slo_timeline
 from transforms.planner.residency.traffic import windows_of
-from transforms.planner.sizing.demand import compute_work, latency_demand, week_peak
+from transforms.planner.sizing.demand import compute_work, day_tails, latency_demand, week_peak
 from transforms.planner.sizing.latency_estimate import latency
 from transforms.workload import WEEK_S
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transforms.planner.residency.traffic import Window
     from transforms.planner.sizing.demand import LatencyDemand, Peak
     from transforms.planner.sizing.replica import Replica
+    from transforms.planner.sizing.tail import Tail
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
@@ -54,6 +55,8 @@ class WeekDemands:
     slo_residency: Residency
     tool_waits: PhaseResidency
     kv: Peak
+    kv_tails: tuple[Tail | None, ...]
+    """Tail of the busiest hour at SLO pace, each day."""
     kv_observed: Peak
     kv_instant_bytes: float
     """Instantaneous maximum of the busiest hour at SLO pace."""
@@ -74,7 +77,8 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
     )
     slo = slo_timeline(workload, replica, pace)
     observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
-    kv, kv_observed = week_peak(total_block_bytes(slo_residency)), week_peak(total_block_bytes(observed_residency))
+    slo_bytes = total_block_bytes(slo_residency)
+    kv, kv_observed = week_peak(slo_bytes), week_peak(total_block_bytes(observed_residency))
     hour_us = (kv.hour * HOUR_S * MICROS, (kv.hour + 1) * HOUR_S * MICROS)
     is_seen = bool(np.isfinite(workload.e2e_s).mean() >= SEEN_RATIO) if len(workload.e2e_s) else False
     is_full = is_seen and kv_observed.value > CENSORING_FILL_RATIO * replica.kv_capacity_bytes * now_replicas > 0
@@ -88,6 +92,7 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
         slo_residency=slo_residency,
         tool_waits=tool_wait_residency(workload.tool_waits, replica),
         kv=kv,
+        kv_tails=day_tails(slo_bytes),
         kv_observed=kv_observed,
         kv_instant_bytes=instant_max_bytes(slo, replica, *hour_us),
         compute=week_peak(compute_work(slo, replica, pace)),

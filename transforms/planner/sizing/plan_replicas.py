@@ -61,6 +61,8 @@ class Site:
     covered_s: float
     """Seconds of the week the logs cover: what a week's output is paid over."""
     seed: int
+    step_error_ratio: float = 0.0
+    """Median error of the step times: of the calibration, on what it was not fitted to."""
     assumed_slo: tuple[tuple[str, float], ...] = ()
     """Objectives that the fleet file does not name, with the value taken."""
     assumed_engine: tuple[tuple[str, float], ...] = ()
@@ -156,6 +158,9 @@ def _interval(found: WeekDemands, site: Site) -> tuple[int, int] | None:
         kv=kv_demand(found.kv.by_day, site.replica, site.headroom_ratio),
         compute=compute_demand(found.compute.by_day, site.headroom_ratio),
         latency=lambda day, factor: found.latency.replicas_of_day(day, factor, site.replica),
+        tails=found.kv_tails,
+        step_error_ratio=site.step_error_ratio,
+        kv_pace_factor=found.pace.slack_factor,
     )
     return day_interval(days, lambda demands: fleet_for(demands, site.terms).gpus, site.seed)
 
