@@ -1,0 +1,107 @@
+"""What-ifs on a small home: rows of every scenario, what survives a plan and a build, and what each mistake is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from lakes import FLEET, no_progress, random_rows, write_fleet, write_lake
+
+from flows.build import build
+from flows.catalog import load_catalog
+from flows.home import Home
+from flows.plan import former_scenarios, plan
+from flows.warehouse import published
+from flows.whatif import Asked, Told, whatif
+from flows.whatif_report import whatif_report
+from transforms.errors import KvledgerError
+
+WEEK = "2026-W47"
+SMALL = FLEET.replace("[deployments.engine]", "[deployments.engine]\nmax_num_seqs = 8", 1)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Ten days of sessions over two weeks, built."""
+    made = write_lake(tmp_path_factory.mktemp("whatif"), random_rows(5, 150))
+    build(made, write_fleet(made, SMALL), load_catalog(made), no_progress)
+    return made
+
+
+def asked(home: Home, **what: object) -> Told:
+    return whatif(home, write_fleet(home, SMALL), Asked(week=WEEK, **what), no_progress)  # type: ignore[arg-type]
+
+
+def rows_of(home: Home, table: str) -> pl.DataFrame:
+    with published(home) as connection:
+        return connection.sql(f"select * from {table} where week = '{WEEK}'").pl()  # noqa: S608
+
+
+@pytest.fixture(scope="module")
+def told(home: Home) -> Told:
+    large = home.root / "large.toml"
+    large.write_text('name = "large"\n[set]\nmodel = "meta-llama/Llama-3.1-70B-Instruct"\n')
+    return asked(home, scenarios=[str(large)], sweeps=["max_model_len=500,1500,131072"], deployment="chat")
+
+
+def test_every_scenario_has_a_row_and_the_one_that_cannot_start_says_why(home: Home, told: Told) -> None:
+    rows = rows_of(home, "plan_scenarios")
+    assert rows["deployment_id"].unique().to_list() == ["chat"]
+    assert set(rows["scenario_id"]) == set(told.scenarios)
+    outcomes = dict(rows.select("scenario_id", "outcome").iter_rows())
+    assert outcomes.pop("large") == "does not start"
+    assert set(outcomes.values()) == {"answered"}
+    assert "weights" in rows.filter(pl.col("scenario_id") == "large")["reason_text"].item()
+
+
+def test_marts_say_what_changes_against_today(home: Home, told: Told) -> None:
+    mart = rows_of(home, "mart_scenarios").sort("position")
+    today = mart.row(0, named=True)
+    assert (today["scenario_id"], today["rejected_change_requests"]) == ("today", 0)
+    cut = mart.filter(pl.col("scenario_id") == "max_model_len=500")
+    assert cut["rejected_change_requests"].item() == cut["rejected_requests"].item() > 0
+    assert told.week == WEEK
+
+
+def test_the_report_is_one_offline_file(home: Home, told: Told, tmp_path: Path) -> None:
+    output = tmp_path / "what.html"
+    reported = whatif_report(home, write_fleet(home, SMALL), told, "--set x", output)
+    text = output.read_text()
+    assert reported.html == output
+    assert "What if 2026-W47" in text
+    assert not re.search(r"(?:src|href)=\"https?:", text)
+    assert (home.reports / f"week={WEEK}" / "whatif.md").read_text().startswith("# What if 2026-W47")
+    assert reported.summary["tables"]["mart_scenarios"]
+    assert reported.decision[0].startswith(("assumed: chat", WEEK))
+
+
+def test_scenarios_outlive_a_plan_and_a_build_and_are_replaced_by_name(home: Home, told: Told) -> None:
+    before = former_scenarios(home, WEEK)
+    assert set(before["scenario_id"]) == set(told.scenarios)
+    fleet, catalog = write_fleet(home, SMALL), load_catalog(home)
+    plan(home, fleet, catalog, WEEK, no_progress)
+    assert former_scenarios(home, WEEK).equals(before)
+    build(home, fleet, catalog, no_progress)
+    assert rows_of(home, "mart_scenarios").height == before.height
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"sets": ["max_num_seq=1"]}, "did you mean 'max_num_seqs'"),
+        ({"sets": ["gpu=H100"]}, "GPU 'H100' is not in the catalog"),
+        ({"sets": ["replicas=1"], "deployment": "chats"}, "did you mean 'chat'"),
+        ({"sets": ["replicas=1"], "week": "2031-W01"}, "week 2031-W01 has no requests"),
+        ({"sets": ["autoscale_out_ratio=0.1"]}, "autoscale_in_ratio must lie below"),
+        ({}, "nothing to change"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_before_anything_is_replayed(
+    home: Home, what: dict[str, object], words: str
+) -> None:
+    with pytest.raises(KvledgerError) as error:
+        whatif(home, write_fleet(home, SMALL), Asked(**{"week": WEEK, **what}), no_progress)  # type: ignore[arg-type]
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
