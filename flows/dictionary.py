@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from flows.examples import examples, question_of
 from flows.macros import macros
 from flows.models import FOLDERS, read_header
 from flows.shipped import shipped
@@ -84,7 +85,7 @@ def unit_of(name: str, type_: str, units: Mapping[str, str], plain: Mapping[str,
 
 
 def markdown(tables: Iterable[Table]) -> str:
-    """DICTIONARY.md: one section a stage, one table a relation; the macros of the file at the end."""
+    """DICTIONARY.md: one section a stage, one table a relation; macros and worked questions at the end."""
     lines = [
         "# Dictionary of the warehouse",
         "",
@@ -104,6 +105,12 @@ def markdown(tables: Iterable[Table]) -> str:
         "Kept in the warehouse file: any DuckDB that opens the file has them.",
         "",
         *_macro_rows(),
+        "",
+        "## Worked questions",
+        "",
+        "In `sql/examples`; `kvledger query --example NAME` asks one.",
+        "",
+        *(f"- `{name}`: {question_of(sql)}" for name, sql in examples().items()),
     ]
     return "\n".join(lines) + "\n"
 
