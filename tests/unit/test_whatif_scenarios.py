@@ -165,6 +165,7 @@ def test_the_knee_is_where_a_curve_leaves_its_chord() -> None:
 def test_the_first_cut_is_seen_from_the_side_where_fewest_are_cut() -> None:
     assert first_cut([9, 5, 1, 0, 0]) == 2
     assert first_cut([0, 0, 3, 4]) == 2
+    assert first_cut([9, 5, 2]) == 2
     assert first_cut([2, 2, 2]) is None
 
 

@@ -77,14 +77,12 @@ def rises_by_factors(at: Reals) -> bool:
 
 
 def first_cut(sessions_cut: Sequence[int | None]) -> int | None:
-    """Number of the point at which, coming from the end where fewest are cut, the first session is cut.
+    """Number of the point at which, coming from the end where fewest are cut, sessions are first cut.
 
     None where every point cuts as many: the setting has nothing to do with it.
     """
     counts = [0 if count is None else count for count in sessions_cut]
     if not counts or min(counts) == max(counts):
         return None
-    least = min(counts)
-    is_falling = counts[0] > counts[-1]
-    order = range(len(counts) - 1, -1, -1) if is_falling else range(len(counts))
-    return next(number for number in order if counts[number] > least)
+    order = range(len(counts) - 1, -1, -1) if counts[0] > counts[-1] else range(len(counts))
+    return next(number for number in order if counts[number] > 0)
