@@ -20,7 +20,7 @@ measured as (
         count(output_tokens) as requests,
         avg(output_tokens) as output_mean_tokens,
         min(output_tokens) as output_min_tokens,
-        quantile_cont(cast(least(output_tokens, 2147483647) as integer), [0.5, 0.75, 0.9, 0.95, 0.99, 0.999]) as quantiles,
+        quantile_cont(try_cast(output_tokens as integer), [0.5, 0.75, 0.9, 0.95, 0.99, 0.999]) as quantiles,
         max(output_tokens) as output_max_tokens,
         cast(sum(output_tokens) as bigint) as output_total_tokens,
         count(*) - count(output_tokens) as unknown_requests,

@@ -19,7 +19,7 @@ measured as (
         count(prompt_tokens) as requests,
         avg(prompt_tokens) as prompt_mean_tokens,
         min(prompt_tokens) as prompt_min_tokens,
-        quantile_cont(cast(least(prompt_tokens, 2147483647) as integer), [0.5, 0.75, 0.9, 0.95, 0.99, 0.999]) as quantiles,
+        quantile_cont(try_cast(prompt_tokens as integer), [0.5, 0.75, 0.9, 0.95, 0.99, 0.999]) as quantiles,
         max(prompt_tokens) as prompt_max_tokens,
         cast(sum(prompt_tokens) as bigint) as prompt_total_tokens,
         count(*) - count(prompt_tokens) as unknown_requests

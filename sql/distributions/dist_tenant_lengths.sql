@@ -13,7 +13,7 @@ measured as (
     select
         week, deployment_id, tenant, 'prompt' as measure, count(prompt_tokens) as requests,
         avg(prompt_tokens) as length_mean_tokens,
-        quantile_cont(cast(least(prompt_tokens, 2147483647) as integer), [0.5, 0.9, 0.95, 0.99]) as quantiles,
+        quantile_cont(try_cast(prompt_tokens as integer), [0.5, 0.9, 0.95, 0.99]) as quantiles,
         max(prompt_tokens) as length_max_tokens, cast(sum(prompt_tokens) as bigint) as length_total_tokens
     from requests
     group by week, deployment_id, tenant
@@ -21,7 +21,7 @@ measured as (
     select
         week, deployment_id, tenant, 'output' as measure, count(output_tokens) as requests,
         avg(output_tokens) as length_mean_tokens,
-        quantile_cont(cast(least(output_tokens, 2147483647) as integer), [0.5, 0.9, 0.95, 0.99]) as quantiles,
+        quantile_cont(try_cast(output_tokens as integer), [0.5, 0.9, 0.95, 0.99]) as quantiles,
         max(output_tokens) as length_max_tokens, cast(sum(output_tokens) as bigint) as length_total_tokens
     from requests
     group by week, deployment_id, tenant
