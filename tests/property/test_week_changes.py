@@ -78,14 +78,17 @@ def more_often(found: dict[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
-def parts(earlier: dict[str, Any], later: dict[str, Any], measure: str) -> tuple[dict[str, float], float]:
-    """Part of each factor and the residual, and the change they are parts of."""
-    name, part = {"kv_time": ("kv_time_byte_s", "kv_time_part_byte_s"), "gpus": ("demand_gpus", "demand_part_gpus")}[
-        measure
-    ]
+PARTS = {"kv_time": ("kv_time_byte_s", "kv_time_part_byte_s"), "gpus": ("demand_gpus", "demand_part_gpus")}
+
+
+def parts(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, tuple[dict[str, float], float]]:
+    """Measure → part of each factor and the residual, and the change they are parts of."""
     rows = change_rows(week(earlier), week(later), site())
     assert [row["mover"] for row in rows] == [*FACTORS, "residual"]
-    return {row["mover"]: row[part] for row in rows}, rows[0][name] - rows[0][f"previous_{name}"]
+    return {
+        measure: ({row["mover"]: row[part] for row in rows}, rows[0][name] - rows[0][f"previous_{name}"])
+        for measure, (name, part) in PARTS.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,8 +108,9 @@ def test_one_planted_change_stands_on_its_own_bar(factor: str, measures: tuple[s
         "cache_hits": lambda: before | {"cached": before["cached"] // 2},
         "tool_waits": lambda: before | {"wait_s": 2 * before["wait_s"]},
     }[factor]()
+    moved = parts(before, after)
     for measure in measures:
-        found, change = parts(before, after, measure)
+        found, change = moved[measure]
         assert change > 0
         assert found[factor] >= 0.9 * change, (measure, found)
         assert abs(found["residual"]) <= 0.02 * change, (measure, found)
@@ -114,8 +118,7 @@ def test_one_planted_change_stands_on_its_own_bar(factor: str, measures: tuple[s
 
 
 def test_equal_weeks_move_nothing() -> None:
-    for measure in ("kv_time", "gpus"):
-        found, change = parts(columns(3, 3_000), columns(3, 3_000), measure)
+    for found, change in parts(columns(3, 3_000), columns(3, 3_000)).values():
         assert change == 0
         assert all(part == pytest.approx(0, abs=1e-9) for part in found.values()), found
 
@@ -123,8 +126,7 @@ def test_equal_weeks_move_nothing() -> None:
 def test_unlike_weeks_add_up_with_a_small_residual() -> None:
     before, after = columns(4, 5_000), columns(5, 8_000)
     after["prompt"] = after["prompt"] * 2
-    for measure in ("kv_time", "gpus"):
-        found, change = parts(before, after, measure)
+    for found, change in parts(before, after).values():
         assert abs(found["residual"]) <= 0.02 * abs(change)
         assert sum(found.values()) == pytest.approx(change, rel=1e-9)
 
@@ -140,7 +142,7 @@ def test_a_new_tenant_is_mix() -> None:
         after[name][rows] = value
     after["tenant"] = before["tenant"].copy()
     after["tenant"][rows] = 9
-    found, change = parts(before, after, "kv_time")
+    found, change = parts(before, after)["kv_time"]
     assert found["mix"] == max(found.values())
     assert found["mix"] > 0.5 * change
 
