@@ -26,10 +26,6 @@ WAITING_THREADS = 64
 """Parts of a stage that are waited for at once."""
 
 
-RAY_START_S = "120"
-"""How long Ray may take to start on a busy machine; its own 30 s are not always enough."""
-
-
 class ClusterExecutor(Executor):
     """Hands each call to the flow's task runner and waits for its answer in a thread."""
 
@@ -84,7 +80,6 @@ def _dask(workers: int, address: str | None) -> Any:
 def _ray(workers: int, address: str | None) -> Any:
     from prefect_ray.task_runners import RayTaskRunner
 
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", RAY_START_S)
     own = {"num_cpus": workers, "include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     return RayTaskRunner(address=address) if address else RayTaskRunner(init_kwargs=own)
 
