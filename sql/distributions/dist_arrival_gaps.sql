@@ -26,7 +26,7 @@ sums as (
         cast(sum(gap_us) as double) as sum_us,
         cast(sum(cast(gap_us as hugeint) * gap_us) as double) as sum_squares,
         count(*) filter (where gap_us = 0) as zero_gaps,
-        median(gap_us) filter (where gap_us > 0) as step_us
+        median(cast(gap_us as uinteger)) filter (where gap_us > 0) as step_us
     from gaps
     where gap_us <= 3600000000
     group by week, deployment_id
