@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from reports.blocks import Column, Table, table, text
 from reports.charts.outlook import forecast_chart, mover_charts
 from reports.marts import some
 from reports.page import Section
 from reports.printed import change, day, figure, gib_s, whole, yes_no
+from reports.whatif_tables import TODAY, first_table
 from reports.words import mover_word
 
 if TYPE_CHECKING:
@@ -27,7 +30,19 @@ def outlook_sections(marts: Marts, deployment_id: str, chart_id: str) -> tuple[S
     if tables:
         drawn = () if forecast is None else (forecast,)
         sections.append(Section("Growth, and when today's GPUs run out", drawn, tables, is_wide=True))
+    asked = scenarios(marts, deployment_id)
+    if asked is not None:
+        sections.append(Section("What if: settings that were asked about", tables=(asked,), is_wide=True))
     return tuple(sections)
+
+
+def scenarios(marts: Marts, deployment_id: str) -> Table | None:
+    """Today beside the scenarios that kvledger whatif was asked for this week; None where it was not."""
+    frame = some(marts, "mart_scenarios", deployment_id=deployment_id)
+    if frame is None or frame.filter(pl.col("scenario_id") != TODAY).is_empty():
+        return None
+    is_told = pl.col("swept_setting").is_null() | pl.col("is_knee") | pl.col("is_first_cut")
+    return first_table(frame.filter(is_told).sort("position"))
 
 
 def movers(marts: Marts, deployment_id: str) -> Table | None:

@@ -292,7 +292,7 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
          "judged_forecasts": 2, "held_forecasts": 2,
          "growth_text": "today's GPUs run out on 2026-12-14; order by 2026-11-14"},
         {"deployment_id": "chat", "judged_forecasts": 0, "held_forecasts": 0,
-         "growth_text": "no forecast: 4 weeks of which half is covered are needed"},
+         "growth_text": "no forecast: it takes 4 weeks, half of each covered"},
     ]  # fmt: skip
     made["mart_fleet"] = [
         {"gpu_id": gpu_id, "deployments": 3, "now_gpus": 40, "needed_gpus": 42, "short_gpus": 2,

@@ -38,7 +38,7 @@ select
     coalesce(past.judged_forecasts, 0) as judged_forecasts, coalesce(past.held_forecasts, 0) as held_forecasts,
     case
         when planned.demand = 'none' then 'no forecast: no usable traffic'
-        when outlooks.week is null then 'no forecast: 4 weeks of which half is covered are needed'
+        when outlooks.week is null then 'no forecast: it takes 4 weeks, half of each covered'
         when outlooks.run_out_date is null then 'today''s GPUs last to ' || outlooks.horizon_week
         else format(
             'today''s GPUs run out on {}; order by {}',

@@ -181,3 +181,15 @@ def test_actions_are_said_with_saving_and_risk_on_every_first_screen() -> None:
     assert verdict.actions[2].endswith(": computes 18 GPU·h anew a week")
     for text in everywhere(full_page()):
         assert "frees 3 GPUs, saves $8.97/h" in text
+
+
+def test_what_ifs_that_were_asked_stand_in_the_review() -> None:
+    today = {"deployment_id": "chat", "scenario_id": "today", "outcome": "answered", "position": 0, "needed_gpus": 8,
+             "settings_text": ""}  # fmt: skip
+    asked = today | {"scenario_id": "max_model_len=65536", "settings_text": "max_model_len=65536", "position": 1,
+                     "needed_gpus": 5, "needed_change_gpus": -3}  # fmt: skip
+    for rows, is_there in (([today, asked], True), ([today], False)):
+        tables = full_week(windows=2) | {"mart_scenarios": frame("mart_scenarios", rows)}
+        text = markdown(page_of(tables))
+        assert ("### Today beside each scenario" in text) is is_there
+        assert ("−3 → 5" in text) is is_there
