@@ -129,13 +129,19 @@ def published(home: Home, version: int | None = None) -> Iterator[duckdb.DuckDBP
         ) from error
     try:
         _check_version(connection, path)
-        connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
-        connection.execute("set TimeZone = 'UTC'")
-        connection.execute("set enable_external_access = false")
-        connection.execute("set lock_configuration = true")
+        if not _is_locked(connection):
+            connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
+            connection.execute("set TimeZone = 'UTC'")
+            connection.execute("set enable_external_access = false")
+            connection.execute("set lock_configuration = true")
         yield connection
     finally:
         connection.close()
+
+
+def _is_locked(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether this process has the same file open already: connections to it share an instance and its settings."""
+    return connection.execute("select current_setting('lock_configuration')").fetchall() == [(True,)]
 
 
 def _require_published(home: Home) -> None:

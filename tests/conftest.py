@@ -8,6 +8,7 @@ import tarfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 
@@ -62,6 +63,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def shared_dir() -> Path:
     """Folder with the shared traces and cases (marker `shared`)."""
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def kernel_cache() -> Path:
+    """KVLEDGER_KERNEL_CACHE of a command that must find the replay's kernel compiled: it is, once, by a replay here."""
+    from transforms.planner.replay.engine import replay
+    from transforms.planner.replay.replay_types import Pool, Settings, TraceColumns
+    from transforms.planner.replay.step_costs import StepCosts
+
+    one = np.ones(1, dtype=np.int32)
+    replay(TraceColumns(np.zeros(1), one, one), Settings(Pool(9), 1, 1), StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0))
+    return use_kernel_cache().parent
 
 
 @pytest.fixture(scope="session")

@@ -39,13 +39,18 @@ def test_top_level_of_the_wheel(wheel: Path) -> None:
 
 
 def test_the_wheel_alone_works_beside_its_packages(wheel: Path, tmp_path: Path) -> None:
-    """In an environment that has the packages of this one, but nothing of the checkout."""
+    """In an environment with the packages of this one and nothing of the checkout; short of what compiles a kernel."""
     venv.create(tmp_path / "env", with_pip=False)
     packages = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
     (packages / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    works(tmp_path / "env" / "bin" / "python", tmp_path)
+    kvledger = filled(tmp_path / "env" / "bin" / "python", tmp_path)
+    run(*kvledger, "build", "--no-prefect", cwd=tmp_path)
+    asked = json.loads(
+        run(*kvledger, "query", "select distinct deployment_id from fct_requests", "--json", cwd=tmp_path)
+    )
+    assert {row["deployment_id"] for row in asked["rows"]} == {"chat", "coding-agent", "summariser"}
 
 
 @pytest.mark.soak
@@ -54,15 +59,16 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
     python = tmp_path / "env" / "bin" / "python"
     run(python, *PIP, "install", "--no-compile", str(wheel), cwd=tmp_path)
     assert "review" in run(tmp_path / "env" / "bin" / "kvledger", "--help", cwd=tmp_path)
-    works(python, tmp_path)
+    reviewed = json.loads(run(*filled(python, tmp_path), "review", "--no-prefect", "--json", cwd=tmp_path))
+    assert {row["deployment"] for row in reviewed["decision"]} == {"chat", "coding-agent", "summariser"}
+    assert (tmp_path / reviewed["report"]).exists()
 
 
-def works(python: Path, folder: Path) -> None:
-    """The main job on a small sample comes out, by the code of the wheel."""
+def filled(python: Path, folder: Path) -> tuple[str | Path, ...]:
+    """The command of the wheel's own code, which has read a small sample into `folder`/data."""
     kvledger = (python, "-P", "-m", "flows.cli")
     where = run(python, "-P", "-c", "import flows; print(flows.__file__)", cwd=folder)
     assert Path(where.strip()).is_relative_to(folder)
     run(*kvledger, "sample", "--scale", "0.01", cwd=folder)
-    reviewed = json.loads(run(*kvledger, "review", "--no-prefect", "--json", cwd=folder))
-    assert {row["deployment"] for row in reviewed["decision"]} == {"chat", "coding-agent", "summariser"}
-    assert (folder / reviewed["report"]).exists()
+    run(*kvledger, "ingest", "data/sample", "--format", "litellm", "--no-prefect", cwd=folder)
+    return kvledger

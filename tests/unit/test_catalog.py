@@ -36,7 +36,7 @@ def test_a_gpu_carries_its_facts_and_where_they_come_from():
     assert gpu.memory_bytes == round(79.18 * 2**30)
     assert gpu.peak("bf16") == pytest.approx(989.4e12)
     assert gpu.bandwidth_bytes_per_s == pytest.approx(3.35e12)
-    assert set(gpu.sources) == {"memory", "peak", "bandwidth", "link", "node", "architecture"}
+    assert set(gpu.sources) == {"memory", "peak", "bandwidth", "link", "node", "architecture", "host"}
 
 
 def test_the_4090_is_as_the_measured_run_saw_it():

@@ -131,7 +131,7 @@ def test_only_tool_waits_of_known_length_are_taken_with_the_model_that_ends_them
     assert taken.start_us.tolist() == [16_000_000]
     assert taken.end_us.tolist() == [20_000_000]
     assert taken.tokens.tolist() == [900]
-    assert taken.labels.rows() == [("m", "t")]
+    assert taken.labels.rows() == [("m", "t", "s")]
     assert workload(rows, waits).unknown.tool_waits == 1
 
 

@@ -37,6 +37,8 @@ def served(arrived_s: NDArray[np.float64], service_s: NDArray[np.float64], seats
         steps=0,
         peak_units=0,
         jumps=0,
+        paid_replica_s=0.0,
+        pinned_unit_s=np.zeros(rows),
     )
 
 
