@@ -42,10 +42,7 @@ def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]
         aside.mkdir(parents=True)
         with reading(home, MARTS, version) as connection:
             names = [str(row[0]) for row in connection.execute(MARTS).fetchall()]
-            rows = {
-                name: _write(connection, f"from {name}", aside / f"{name}.parquet", None)[0]
-                for name in names
-            }
+            rows = {name: _write(connection, f"from {name}", aside / f"{name}.parquet", None)[0] for name in names}
         if folder.exists():
             folder.replace(old)
         aside.replace(folder)
