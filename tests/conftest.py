@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tarfile
@@ -19,7 +20,7 @@ SHARED = Path(os.environ.get("KVLEDGER_SHARED", ROOT.parent / "shared"))
 
 
 def pytest_configure() -> None:
-    use_kernel_cache()
+    os.environ["KVLEDGER_KERNEL_CACHE"] = str(use_kernel_cache().parent)  # of every command that a test starts
 
 
 def _missing(marker: str) -> str | None:
@@ -73,8 +74,12 @@ def kernel_cache() -> Path:
     from transforms.planner.replay.step_costs import StepCosts
 
     one = np.ones(1, dtype=np.int32)
-    replay(TraceColumns(np.zeros(1), one, one), Settings(Pool(9), 1, 1), StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0))
-    return use_kernel_cache().parent
+    folder = use_kernel_cache()
+    with (folder / "compiling").open("wb") as turn:  # one process compiles, the others read what it kept
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        trace = TraceColumns(np.zeros(1), one, one)
+        replay(trace, Settings(Pool(9), 1, 1), StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0))
+    return folder.parent
 
 
 @pytest.fixture(scope="session")

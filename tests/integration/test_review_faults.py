@@ -93,6 +93,7 @@ def too_large():
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
 
+@pytest.mark.soak
 def test_a_disk_that_fills_up(fleet, undisturbed, tmp_path):
     home = new_home(tmp_path)
     code, said = reviewed(home, fleet, preexec_fn=too_large)
