@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tarfile
@@ -19,8 +18,22 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("KVLEDGER_SHARED", ROOT.parent / "shared"))
 
 
-def pytest_configure() -> None:
-    os.environ["KVLEDGER_KERNEL_CACHE"] = str(use_kernel_cache().parent)  # of every command that a test starts
+def pytest_configure(config: pytest.Config) -> None:
+    folder = use_kernel_cache()
+    os.environ["KVLEDGER_KERNEL_CACHE"] = str(folder.parent)  # of every command that a test starts
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and not any(folder.rglob("run.run-*.nbi")):
+        _compile_kernel()  # before the workers start, which would all do it at once
+
+
+def _compile_kernel() -> None:
+    from transforms.planner.replay.engine import replay
+    from transforms.planner.replay.replay_types import Pool, Settings, TraceColumns
+    from transforms.planner.replay.step_costs import StepCosts
+
+    one = np.ones(1, dtype=np.int32)
+    trace = TraceColumns(np.zeros(1), one, one)
+    replay(trace, Settings(Pool(9), 1, 1), StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0))
 
 
 def _missing(marker: str) -> str | None:
@@ -64,22 +77,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def shared_dir() -> Path:
     """Folder with the shared traces and cases (marker `shared`)."""
     return SHARED
-
-
-@pytest.fixture(scope="session")
-def kernel_cache() -> Path:
-    """KVLEDGER_KERNEL_CACHE of a command that must find the replay's kernel compiled: it is, once, by a replay here."""
-    from transforms.planner.replay.engine import replay
-    from transforms.planner.replay.replay_types import Pool, Settings, TraceColumns
-    from transforms.planner.replay.step_costs import StepCosts
-
-    one = np.ones(1, dtype=np.int32)
-    folder = use_kernel_cache()
-    with (folder / "compiling").open("wb") as turn:  # one process compiles, the others read what it kept
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        trace = TraceColumns(np.zeros(1), one, one)
-        replay(trace, Settings(Pool(9), 1, 1), StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0))
-    return folder.parent
 
 
 @pytest.fixture(scope="session")

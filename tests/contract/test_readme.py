@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 
@@ -26,7 +24,6 @@ def test_the_readme_shows_commands() -> None:
     assert len(shown_commands()) >= 5
 
 
-@pytest.mark.usefixtures("kernel_cache")
 def test_shown_commands_run_in_order(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     for shown in shown_commands():

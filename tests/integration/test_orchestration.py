@@ -282,15 +282,14 @@ def warm_home(prefect: Execution, home: Home, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture
-def outside(tmp_path: Path, kernel_cache: Path) -> dict[str, str]:
+def outside(tmp_path: Path) -> dict[str, str]:
     """The environment of a user with a proxy, an empty user directory, a compiled kernel and no Prefect settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     for name in ("no_proxy", "NO_PROXY"):
         kept.pop(name, None)
     (tmp_path / "user").mkdir()
     proxy = "http://192.0.2.1:3128"  # TEST-NET-1: nobody answers
-    kept |= {"HOME": str(tmp_path / "user"), "KVLEDGER_KERNEL_CACHE": str(kernel_cache)}
-    return {**kept, "HTTP_PROXY": proxy, "http_proxy": proxy, "ALL_PROXY": proxy}
+    return {**kept, "HOME": str(tmp_path / "user"), "HTTP_PROXY": proxy, "http_proxy": proxy, "ALL_PROXY": proxy}
 
 
 def test_an_ended_run_leaves_no_process(warm_home: Home, outside: dict[str, str], root_dir: Path) -> None:
