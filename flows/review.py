@@ -44,8 +44,14 @@ class Reviewed:
 
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
     """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
-    catalog = load_catalog(home)
-    ingested = stages.run(
+    ingested = ingest_logs(stages, home, loaded)
+    reported, link = review_lake(stages, home, loaded, week)
+    return Reviewed(reported, ingest_line(ingested), ingested.warnings, link)
+
+
+def ingest_logs(stages: Stages, home: Home, loaded: LoadedFleet) -> IngestResult:
+    """What became of all logs of the fleet file, now in the lake; the caller holds the lock."""
+    return stages.run(
         "ingest",
         ingest,
         home,
@@ -55,6 +61,11 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
         progress=progress,
         executor=stages.executor,
     )
+
+
+def review_lake(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> tuple[Reported, str]:
+    """The report of `week` (default: the latest) over the lake as it is, and where it can be read."""
+    catalog = load_catalog(home)
     is_current = has_current_facts(home, loaded, catalog)
     chosen = published_plan(home, loaded, catalog, week) if is_current else None
     if chosen is None:
@@ -63,7 +74,7 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     link = str(reported.html)
     if loaded.fleet.publish.to:
         link = stages.run("publish files", publish_files, home, loaded.fleet.publish, chosen)
-    return Reviewed(reported, ingest_line(ingested), ingested.warnings, link)
+    return reported, link
 
 
 def _publish_week(

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from flows.fleet import load_fleet
 from flows.home import locked, open_home
-from flows.ingest import ingest
 from flows.lake import request_days
+from flows.lake_days import weeks_of
 from flows.log import log_to_home
-from flows.progress import progress
-from flows.review import check_request, ingest_line, review_week
+from flows.review import check_request, ingest_line, ingest_logs, review_lake
 from flows.sources import check_sources
 from transforms.workload import week_start
 
@@ -86,7 +85,7 @@ def run_scheduled(stages: Stages, parameters: dict[str, Any], due_at: datetime) 
     with ExitStack() as opened:
         stages.run("lock", lambda: opened.enter_context(locked(home)))
         log_to_home(home)
-        line = _ingested(stages, home, loaded)
+        line = ingest_line(ingest_logs(stages, home, loaded))
         if not is_review:
             return Ran([line])
         weeks = weeks_due(request_days(home), _reported(home), due_at, is_catching_up=parameters["is_catching_up"])
@@ -100,7 +99,7 @@ def weeks_due(
 
     `days` have requests (YYYY-MM-DD, UTC), `reported` are weeks that have a report.
     """
-    weeks = sorted({_iso_week(day) for day in days})
+    weeks = sorted(weeks_of(map(date.fromisoformat, days)))
     ended: list[str | None] = [week for week in weeks if week_start(week) + WEEK <= due_at]
     if not ended:
         return [None]
@@ -146,23 +145,12 @@ def _entry(run: Planned) -> str:
     )
 
 
-def _ingested(stages: Stages, home: Home, loaded: LoadedFleet) -> str:
-    fleet = loaded.fleet
-    way: dict[str, Any] = {
-        "base": loaded.base,
-        "privacy": fleet.privacy,
-        "progress": progress,
-        "executor": stages.executor,
-    }
-    return ingest_line(stages.run("ingest", ingest, home, fleet.sources, **way))
-
-
 def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[str | None], line: str) -> Ran:
     lines, decision = [line], []
     for week in weeks:
-        reviewed = review_week(stages, home, loaded, week)
-        summary = reviewed.report.summary
-        lines += [*reviewed.report.decision, f"report: {reviewed.link}"]
+        reported, link = review_lake(stages, home, loaded, week)
+        summary = reported.summary
+        lines += [*reported.decision, f"report: {link}"]
         decision += [{"week": summary["week"], **row} for row in summary["decision"]]
     return Ran(lines, decision)
 
@@ -170,8 +158,3 @@ def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[s
 def _reported(home: Home) -> list[str]:
     """Weeks that have a report."""
     return sorted(path.parent.name.removeprefix("week=") for path in home.reports.glob("week=*/review.html"))
-
-
-def _iso_week(day: str) -> str:
-    year, number, _ = date.fromisoformat(day).isocalendar()
-    return f"{year}-W{number:02}"
