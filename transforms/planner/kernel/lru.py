@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transforms.planner.kernel.compiled import inner
-from transforms.planner.kernel.tables import cache_at
+from transforms.planner.kernel.tables import cache_at, count_at, flag_at, whole_at
 
 OFF, BLOCK_IDS, SESSION = 0, 1, 2
 """What prefix caching goes by."""
@@ -33,3 +33,18 @@ def unlink_entry(s, replica, start, name):
         cache_at(s.cache, start + entry.next).previous = entry.previous
     else:
         replica.lru_tail = entry.previous
+
+
+@inner
+def dereference_ids(s, replica, start, request, ids, mark):
+    """Take back the references that `mark` says a request has among its first prefix blocks, the last block first."""
+    first = count_at(s.offsets, request).v
+    for at in range(first + ids - 1, first - 1, -1):
+        if flag_at(s.held_ids, at).v == mark:
+            flag_at(s.held_ids, at).v = 0
+            entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
+            entry.references -= 1
+            if entry.references == 0:
+                link_last(s, replica, start, whole_at(s.ids, at).v)
+                replica.cached += s.id_units
+                replica.free += s.id_units

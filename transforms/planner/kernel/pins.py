@@ -13,7 +13,7 @@ back. Both ways queue on one link of each replica.
 from __future__ import annotations
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.lru import SESSION, link_last, unlink_entry
+from transforms.planner.kernel.lru import SESSION, dereference_ids, link_last, unlink_entry
 from transforms.planner.kernel.samples import sample
 from transforms.planner.kernel.tables import (
     cache_at,
@@ -156,16 +156,7 @@ def release(s, replica, number, request):
         replica.cached += pin.units
         replica.free += pin.units
         return
-    first = count_at(s.offsets, request).v
-    for at in range(first + pin.ids - 1, first - 1, -1):
-        if flag_at(s.held_ids, at).v == PINNED:
-            flag_at(s.held_ids, at).v = 0
-            entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
-            entry.references -= 1
-            if entry.references == 0:
-                link_last(s, replica, start, whole_at(s.ids, at).v)
-                replica.cached += s.id_units
-                replica.free += s.id_units
+    dereference_ids(s, replica, start, request, pin.ids, PINNED)
 
 
 @inner

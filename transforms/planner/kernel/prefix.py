@@ -8,7 +8,7 @@ the next request of the session takes them over. `free` counts evictable units a
 from __future__ import annotations
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, link_last, unlink_entry
+from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, dereference_ids, link_last, unlink_entry
 from transforms.planner.kernel.pins import (
     HELD,
     NONE,
@@ -156,16 +156,7 @@ def release_units(s, replica, number, seat):
             _leave_session(s, replica, start, session, seat.tokens)
         return
     replica.free += seat.held - seat.shared
-    first = count_at(s.offsets, seat.request).v
-    for at in range(first + seat.ids - 1, first - 1, -1):
-        if flag_at(s.held_ids, at).v == HELD:
-            flag_at(s.held_ids, at).v = 0
-            entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
-            entry.references -= 1
-            if entry.references == 0:
-                link_last(s, replica, start, whole_at(s.ids, at).v)
-                replica.cached += s.id_units
-                replica.free += s.id_units
+    dereference_ids(s, replica, start, seat.request, seat.ids, HELD)
 
 
 @inner
