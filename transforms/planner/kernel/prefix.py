@@ -12,7 +12,6 @@ from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, dereference_i
 from transforms.planner.kernel.pins import (
     HELD,
     NONE,
-    OFFLOAD,
     common_ids,
     copy_owner,
     is_awaited,
@@ -30,7 +29,7 @@ def found(s, number, request, total):
     """(tokens, ids, units to take from the free ones) that replica `number` has of the first `total` of a request.
 
     At most the whole blocks before the last token, which is always computed. What the session has pinned is no longer
-    lacking: it counts below zero.
+    lacking: it counts below zero. Blocks of a copy that is back from the host are found, and lack.
     """
     most = (total - 1) // s.hit_tokens * s.hit_tokens
     start = number * s.entries
@@ -38,15 +37,15 @@ def found(s, number, request, total):
         tokens, back = _found_of_session(s, start, request)
         return min(tokens, most), 0, back
     first, last = count_at(s.offsets, request).v, count_at(s.offsets, request + 1).v
+    owner = copy_owner(s, request)
+    copied = common_ids(s, owner, request) if owner >= 0 else 0
     ids, back = 0, 0
     while first + ids < last and ids * s.id_tokens < most:
         references = cache_at(s.cache, start + whole_at(s.ids, first + ids).v).references
-        if references < 0:
+        if references < 0 and ids >= copied:
             break
-        back += s.id_units if references == 0 else 0
+        back += s.id_units if references <= 0 else 0
         ids += 1
-    if s.pinning == OFFLOAD:
-        ids, back = _further_of_copy(s, start, request, ids, back, most)
     return min(ids * s.id_tokens, most), ids, back
 
 
@@ -64,21 +63,6 @@ def _found_of_session(s, start, request):
     if s.has_shared and request_at(s.requests, request).preemptions == 0:
         tokens = min(tokens, whole_at(s.shared, request).v // s.hit_tokens * s.hit_tokens)
     return tokens, back
-
-
-@inner
-def _further_of_copy(s, start, request, ids, back, most):
-    """(ids, units to take) of a prefix that goes on in the copy that is back from the host."""
-    owner = copy_owner(s, request)
-    copied = common_ids(s, owner, request) if owner >= 0 else 0
-    first, last = count_at(s.offsets, request).v, count_at(s.offsets, request + 1).v
-    while first + ids < last and ids * s.id_tokens < most:
-        references = cache_at(s.cache, start + whole_at(s.ids, first + ids).v).references
-        if references < 0 and ids >= copied:
-            break
-        back += s.id_units if references <= 0 else 0
-        ids += 1
-    return ids, back
 
 
 @once
