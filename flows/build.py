@@ -11,7 +11,7 @@ from flows.grains import audit_grains
 from flows.lake_days import REQUESTS, Span
 from flows.macros import create_macros
 from flows.models import Model, of_folders
-from flows.raw_inputs import lake_paths, open_lake, register_lake, register_requests, select_known
+from flows.raw_inputs import lake_paths, register_lake, register_requests, select_known
 from flows.renewal import register_touched, renew
 from flows.tables import columns, comment, create_tables
 from flows.versions import KEPT_VERSIONS
@@ -54,16 +54,12 @@ def rebuild_marts(home: Home, progress: Progress, keep_versions: int = KEPT_VERS
 def build_facts(  # noqa: PLR0917 - the arguments of every stage, and the draft
     draft: Draft, home: Home, fleet: LoadedFleet, catalog: Catalog, progress: Progress, due: FactsDue
 ) -> Renewed | None:
-    """Put staging, dimensions, facts and distributions into `draft`, as `due` says; what was renewed, None if all was.
-
-    DataError where the lake is empty.
-    """
+    """What was renewed of staging, dimensions, facts and distributions in `draft`, as `due` says; None if all was."""
     from flows.deployments import register_fleet
 
     connection, stale = draft.connection, due.stale
     found = of_folders("staging", "core", "distributions")
     with lake_damage_named(home), progress("building facts", len(found)) as advance:
-        open_lake(home)
         register_lake(connection, home)
         if stale is None:
             paths, wanted = lake_paths(home), (day.arrival_date for day in due.days if day.lake_part == REQUESTS)

@@ -42,17 +42,16 @@ def check_schema(home: Home, *, is_rebuild: bool = False) -> None:
         _check_whole(home)
 
 
-def lake_rows(home: Home) -> tuple[int, int]:
-    """Rows that the lake's files hold, and rows that its manifest says were loaded."""
-    paths = (path for day in request_days(home) for path in requests_paths(home, day))
-    held = sum(pq.read_metadata(path).num_rows for path in paths)
-    return held, sum(entry.loaded for entry in read_manifest(manifest_path(home)).values())
+def loaded_rows(home: Home) -> int:
+    """Rows of the lake, as its manifest says they were loaded."""
+    return sum(entry.loaded for entry in read_manifest(manifest_path(home)).values())
 
 
 def _check_whole(home: Home) -> None:
     """HomeError where files of the lake were removed, or others put among them."""
     with lake_damage_named(home):
-        held, loaded = lake_rows(home)
+        paths = (path for day in request_days(home) for path in requests_paths(home, day))
+        held, loaded = sum(pq.read_metadata(path).num_rows for path in paths), loaded_rows(home)
     if held != loaded:
         raise HomeError(
             f"{home.lake} holds {held:,} rows, {loaded:,} were loaded: files were removed or changed; "

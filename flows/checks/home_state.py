@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flows.checks.check import Check, fail, halves, ok, warn
 from flows.damage import UNREADABLE, damaged_files
 from flows.lake import request_days
-from flows.schema import check_schema, lake_rows
+from flows.schema import check_schema, loaded_rows
 from transforms.errors import HomeError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _lake(home: Home) -> Check:
     """Rows of the lake against what the manifest says was loaded: a file that somebody removed shows here."""
     try:
         check_schema(home)
-        rows, _ = lake_rows(home)
+        rows = loaded_rows(home)
     except HomeError as error:
         return fail("lake", *halves(str(error)))
     except UNREADABLE as error:
