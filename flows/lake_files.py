@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.canonical import SCHEMA, SCHEMA_VERSION
-from transforms.plausible import DURATIONS, TOKENS
+from flows.lake_columns import METADATA, LakeFile, options
+from transforms.canonical import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -24,21 +24,9 @@ ROW_GROUP_WEIGHT = 262_144
 WEIGHT_IDS = 64
 FILE_GROUPS = 4
 WRITERS, QUEUED_GROUPS = 2, 6
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
-HEX_LEVEL = 1
-"""zstd level of `request_id`: hex digits become smaller and in two thirds of the time (measured: 1.14 to 1.27 MB)."""
-ENTROPIC = ("session_id", "record_id", "prefix_block_ids.list.element")
-"""Columns of mostly distinct values: a dictionary would only be tried and thrown away."""
-ENCODINGS = {
-    "request_id": "DELTA_LENGTH_BYTE_ARRAY",
-    **dict.fromkeys(("arrived_at", "source_position", *TOKENS), "DELTA_BINARY_PACKED"),
-    **dict.fromkeys(DURATIONS, "BYTE_STREAM_SPLIT"),
-}
-"""Of columns of mostly distinct values that have a better encoding than plain: a third of the time of a dictionary that
-is tried and thrown away (measured on `azure`: 0.68 to 0.37 us per row for all columns, the file 5 % larger)."""
-STATISTICS = ["arrived_at"]
-"""The one column whose least and greatest value in a row group is looked at; the others took a sixth of the time."""
-METADATA = {"kvledger_schema": str(SCHEMA_VERSION)}
+
+NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
+Held = list[tuple[pl.DataFrame, "Mapping[str, Any]"]]
 
 
 @dataclass
@@ -52,18 +40,22 @@ class RequestsWriter:
     path: Path
     paths: list[Path] = field(default_factory=list)
     rows: int = 0
-    _held: list[pl.DataFrame] = field(default_factory=list)
+    _held: Held = field(default_factory=list)
     _weight: float = 0.0
-    _files: list[_File] = field(default_factory=list)
+    _file: LakeFile | None = None
+    _groups: int = 0
     _pending: list[Future[None]] = field(default_factory=list)
     _threads: list[ThreadPoolExecutor] = field(default_factory=lambda: [ThreadPoolExecutor(1) for _ in range(WRITERS)])
 
-    def write(self, rows: pl.DataFrame) -> None:
-        """Take the next rows; columns of SCHEMA that `rows` lacks are NULL."""
+    def write(self, rows: pl.DataFrame, constants: Mapping[str, Any] = NO_CONSTANTS) -> None:
+        """Take the next rows, whose columns `constants` have one value and need not be there; others are NULL.
+
+        Rows with a `content_id` get the id that it makes.
+        """
         while len(rows):
             reached = self._weight + _weights(rows)
             taken = int(np.searchsorted(reached, ROW_GROUP_WEIGHT)) + 1
-            self._held.append(rows.head(taken))
+            self._held.append((rows.head(taken), constants))
             self._weight = float(reached[min(taken, len(rows)) - 1])
             rows = rows.slice(taken)
             if self._weight >= ROW_GROUP_WEIGHT:
@@ -77,47 +69,45 @@ class RequestsWriter:
             thread.shutdown()
         for future in self._pending:
             future.result()
-        if self._files:
-            self._files[-1].close()
+        if self._file is not None:
+            self._file.close()
 
     def _hand_over(self) -> None:
         """Give the held rows to the thread that writes their file."""
         held, self._held, self._weight = self._held, [], 0.0
-        self.rows += sum(map(len, held))
-        if not self._files or self._files[-1].groups == FILE_GROUPS:
+        self.rows += sum(len(rows) for rows, _ in held)
+        if self._file is None or self._groups == FILE_GROUPS:
             self.paths.append(self.path.with_name(f"part-{len(self.paths)}.parquet"))
-            self._files = [_File(self.paths[-1])]
+            self._file, self._groups = LakeFile(self.paths[-1]), 0
         while len(self._pending) >= QUEUED_GROUPS:
             self._pending.pop(0).result()
-        file = self._files[-1]
-        file.groups += 1
-        is_last = file.groups == FILE_GROUPS
-        self._pending.append(self._threads[len(self.paths) % WRITERS].submit(file.write, held, is_last=is_last))
+        self._groups += 1
+        thread = self._threads[len(self.paths) % WRITERS]
+        self._pending.append(thread.submit(_write_group, self._file, held, is_last=self._groups == FILE_GROUPS))
 
 
-@dataclass
-class _File:
-    """One file of a date while it is written."""
+def _write_group(file: LakeFile, held: Held, *, is_last: bool) -> None:
+    """Write one row group, and end the file with the last one it may have."""
+    shared = shared_constants([constants for _, constants in held])
+    frames = [with_constants(rows, without(constants, shared)) for rows, constants in held]
+    file.write(pl.concat(frames, how="diagonal"), shared)
+    if is_last:
+        file.close()
 
-    path: Path
-    groups: int = 0
-    writer: Any = None
 
-    def write(self, held: list[pl.DataFrame], *, is_last: bool) -> None:
-        """Write one row group, and end the file with the last one it may have."""
-        table = _requests_table(pl.concat(held, how="diagonal"))
-        if self.writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.writer = pq.ParquetWriter(self.path, table.schema, **_options(table.schema.names, ENCODINGS))
-        self.writer.write_table(table, row_group_size=len(table))
-        if is_last:
-            self.close()
+def shared_constants(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The constants that are among each of `every` with one value."""
+    return {name: value for name, value in every[0].items() if all(name in one and one[name] == value for one in every)}
 
-    def close(self) -> None:
-        """End the file; once is enough."""
-        if self.writer is not None and self.writer.is_open:
-            self.writer.add_key_value_metadata(METADATA)
-            self.writer.close()
+
+def without(constants: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """`constants` but those of `names`."""
+    return {name: value for name, value in constants.items() if name not in names}
+
+
+def with_constants(rows: pl.DataFrame, constants: Mapping[str, Any]) -> pl.DataFrame:
+    """`rows` with these columns of one value each."""
+    return rows.with_columns(pl.lit(value, dtype=SCHEMA[name]).alias(name) for name, value in constants.items())
 
 
 def _weights(rows: pl.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -128,62 +118,10 @@ def _weights(rows: pl.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.cumsum(1 + ids / WEIGHT_IDS)
 
 
-def _requests_table(rows: pl.DataFrame) -> pa.Table:
-    """The rows as Arrow columns in the lake's order, few-valued texts as dictionaries."""
-    columns: list[Any] = []
-    for name, kind in REQUESTS_SCHEMA.items():
-        if name not in rows.columns or rows[name].null_count() == len(rows):
-            columns.append(pa.nulls(len(rows), cast("Any", kind)))
-        elif name in FEW_VALUED:
-            columns.append(_dictionary(rows[name]))
-        else:
-            columns.append(rows[name].to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kind))
-    return pa.table(columns, schema=pa.schema(list(REQUESTS_SCHEMA.items())))
-
-
-def _dictionary(values: pl.Series) -> Any:
-    first = values[0]
-    if first is not None and (values == first).all() and not values.null_count():
-        codes = np.zeros(len(values), dtype=np.int32)
-        return pa.DictionaryArray.from_arrays(codes, pa.array([first], pa.large_string()))
-    return values.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-
-
-def _arrow_types() -> dict[str, pa.DataType]:
-    plain = pl.DataFrame(schema=SCHEMA).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-    few = pa.dictionary(pa.int32(), pa.large_string())
-    return {field.name: few if field.name in FEW_VALUED else field.type for field in plain}
-
-
-FEW_VALUED = (
-    "model",
-    "tenant",
-    "operation",
-    "served_by",
-    "replica_id",
-    "status",
-    "finish_reason",
-    "source",
-    "source_file",
-)
-REQUESTS_SCHEMA = _arrow_types()
-
-
 def write_table(rows: pl.DataFrame, path: Path) -> None:
     """Write a small table (rejects, manifest) as one row group."""
     path.parent.mkdir(parents=True, exist_ok=True)
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    with pq.ParquetWriter(path, table.schema, **_options(table.schema.names, {})) as writer:
+    with pq.ParquetWriter(path, table.schema, **options(table.schema.names, {})) as writer:
         writer.write_table(table, row_group_size=max(len(table), 1))
         writer.add_key_value_metadata(METADATA)
-
-
-def _options(names: list[str], encodings: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "compression": COMPRESSION,
-        "compression_level": {n: HEX_LEVEL if n == "request_id" else COMPRESSION_LEVEL for n in names},
-        "use_dictionary": [name for name in names if name not in ENTROPIC and name not in encodings],
-        "column_encoding": dict(encodings),
-        "write_statistics": STATISTICS,
-        "store_schema": False,
-    }

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from flows.lake_files import shared_constants, with_constants, without
 from flows.runs import BATCH_ROWS, PLACE
 from transforms.canonical import SCHEMA, SORT_KEYS
-from transforms.identity import decided, number_content, request_ids, shares_instant
+from transforms.identity import decided, number_content, shares_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     Places = np.ndarray[Any, np.dtype[np.bool_]]
@@ -66,33 +67,48 @@ class DateMerge:
         """Write the date's rows in order; gives what was loaded and what gave way."""
         tally = Tally()
         for start_us, end_us in self._slices():
-            staged = self._staged(start_us, end_us)
+            staged, constants = self._staged(start_us, end_us)
             lake = self._lake(start_us, end_us)
-            writer.write(self._merged(staged, lake, tally))
+            if len(lake):
+                staged, constants = with_constants(staged, constants), {}
+            writer.write(self._merged(staged, constants, lake, tally), constants)
         return tally
 
-    def _merged(self, staged: pl.DataFrame, lake: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-        """All rows of a slice in the lake's order; columns that are all NULL may be left out."""
+    def _merged(
+        self, staged: pl.DataFrame, constants: Mapping[str, Any], lake: pl.DataFrame, tally: Tally
+    ) -> pl.DataFrame:
+        """All rows of a slice in the lake's order, those alone at their instant with their `content_id` for an id.
+
+        Columns that are all NULL may be left out, and so are `constants`.
+        """
         kept = decided(lake, self.decisions)
         if len(kept) < len(lake):
             _add(tally.displaced, lake.join(kept, on="row", how="anti"))
         fresh = decided(staged, self.decisions)
         both = fresh if kept.is_empty() else pl.concat([kept, fresh], how="diagonal")
-        both = both.with_columns(pl.col("attempt").fill_null(1))
+        if "attempt" in both.columns:
+            both = both.with_columns(pl.col("attempt").fill_null(1))
         if not both["arrived_at"].is_sorted():
             both = both.sort("arrived_at", maintain_order=True)
-        tied = shares_instant(both["arrived_at"]).to_numpy()
-        rows = _named(both)
+        tied = shares_instant(both["arrived_at"])
+        rows = both
         if tied.any():
-            rows = _replaced(rows, tied, _untied(both.filter(tied)).select(rows.columns))
-        for origin, number in zip(*np.unique(rows["origin"].to_numpy(), return_counts=True), strict=True):
+            untied = _untied(with_constants(both.filter(tied), constants))
+            rows = _replaced(rows, tied.to_numpy(), untied.select(rows.columns))
+        for origin, number in rows["origin"].value_counts().iter_rows():
             if origin >= 0:
-                tally.loaded[origin] = tally.loaded.get(origin, 0) + int(number)
+                tally.loaded[origin] = tally.loaded.get(origin, 0) + number
         return rows.drop("origin", "row")
 
-    def _staged(self, start_us: int, end_us: int) -> pl.DataFrame:
-        parts = [run.between(start_us, end_us) for run in self.runs if run.reaches(start_us, end_us)]
-        return pl.concat([pl.DataFrame(schema=NEEDED), *parts], how="diagonal")
+    def _staged(self, start_us: int, end_us: int) -> tuple[pl.DataFrame, dict[str, Any]]:
+        """The runs' rows of a slice without the constants that all of these runs share, and those constants."""
+        runs = [run for run in self.runs if run.reaches(start_us, end_us)]
+        shared = shared_constants([run.constants for run in runs]) if runs else {}
+        if len(self.decisions):
+            shared.pop("attempt", None)
+        parts = [with_constants(run.between(start_us, end_us), without(run.constants, shared)) for run in runs]
+        needed = pl.DataFrame(schema=without(NEEDED, shared))
+        return pl.concat([needed, *parts], how="diagonal"), shared
 
     def _lake(self, start_us: int, end_us: int) -> pl.DataFrame:
         if not self.lake_files:
@@ -155,18 +171,6 @@ def _row_groups(path: Path) -> list[_RowGroup]:
     return out
 
 
-def _named(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows, those without an id named as the first of their content: right where one is alone at its instant."""
-    contents = rows["content_id"]
-    rows = rows.drop("content_id")
-    if contents.null_count() == len(contents):
-        return rows
-    ids = request_ids(contents)
-    if contents.null_count():
-        ids = rows["request_id"].zip_with(contents.is_null(), ids)
-    return rows.with_columns(request_id=ids)
-
-
 FEW_SPANS = 400
 """Rows of so many spans of equal instants are put in their places one span after the other."""
 
@@ -192,7 +196,8 @@ def _untied(rows: pl.DataFrame) -> pl.DataFrame:
     both = pl.concat([kept, fresh])
     if fresh["content_id"].null_count() < len(fresh):
         both = both.unique(subset=["source", "request_id", "attempt"], keep="first", maintain_order=True)
-    return both.sort(*SORT_KEYS, maintain_order=True)
+    named = both.with_columns(content_id=pl.lit(None, dtype=pl.UInt64))
+    return named.sort(*SORT_KEYS, maintain_order=True)
 
 
 def _add(counts: dict[tuple[str, str], int], rows: pl.DataFrame) -> None:

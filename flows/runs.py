@@ -6,10 +6,11 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.canonical import SCHEMA
+from flows.lake_files import with_constants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,17 +40,18 @@ class Run:
         return self.marks_us[0] < end_us and start_us <= self.last_us
 
     def between(self, start_us: int, end_us: int) -> pl.DataFrame:
-        """Its rows that arrived in [start, end), with their place; columns that are all NULL may be left out."""
+        """Its rows that arrived in [start, end), with their place, without its constants and columns all NULL."""
         first = max(bisect_left(self.marks_us, start_us) - 1, 0)
         last = bisect_right(self.marks_us, end_us - 1)
         rows = self._read(self.columns, first, last)
-        stamps = rows["arrived_at"].to_physical()
-        begin, end = (int(stamps.search_sorted(us, side="left")) for us in (start_us, end_us))
+        stamps = rows["arrived_at"].to_physical().to_numpy()
+        begin, end = np.searchsorted(stamps, (start_us, end_us)).tolist()
         return rows.slice(begin, end - begin)
 
     def select(self, names: Sequence[str]) -> pl.DataFrame:
         """All its rows with these columns, as far as it has them, and their place."""
-        return self._read([name for name in names if name in self.columns], 0, len(self.marks_us))
+        rows = self._read([name for name in names if name in self.columns], 0, len(self.marks_us))
+        return with_constants(rows, {name: self.constants[name] for name in names if name in self.constants})
 
     def stamps_us(self, step: int) -> list[int]:
         """Every `step`-th arrival, from the first batch to the last."""
@@ -61,11 +63,9 @@ class Run:
         with pa.OSFile(self.path, "rb") as file:
             reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=stored))
             table = pa.Table.from_batches([reader.get_batch(n) for n in range(first, last)], reader.schema)
-        rows = pl.DataFrame(table)
-        constants = [pl.lit(value, dtype=SCHEMA[name]).alias(name) for name, value in self.constants.items()]
+        rows: pl.DataFrame = pl.from_arrow(table, rechunk=False)  # type: ignore[assignment]
         begin = first * BATCH_ROWS
         return rows.with_columns(
-            *constants,
             origin=pl.lit(self.origin, dtype=pl.Int32),
             row=pl.int_range(begin, begin + len(rows), dtype=pl.UInt32),
         )

@@ -163,16 +163,20 @@ def number_content(fresh: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
 
 def request_ids(content_ids: pl.Series, numbers: pl.Series | None = None) -> pl.Series:
     """The id of a row without one: its content in 16 hex digits, "-", and its occurrence (1 where not given)."""
+    first = pl.DataFrame(pa.table({"request_id": request_id_texts(content_ids)}))["request_id"]
+    if numbers is None or (numbers == 1).all():
+        return first
+    return pl.select(pl.concat_str(first.str.head(ID_BYTES - 1), numbers.cast(pl.String))).to_series()
+
+
+def request_id_texts(content_ids: pl.Series) -> Any:
+    """`request_ids` of first occurrences, as an Arrow array of large texts."""
     digits = content_ids.fill_null(0).to_numpy().astype(">u8").view(">u2").astype(np.uint16)
     text = np.empty((len(content_ids), ID_BYTES), dtype=np.uint8)
     text[:, :-2] = HEX[digits].view(np.uint8).reshape(len(content_ids), -1)
     text[:, -2:] = np.frombuffer(b"-1", dtype=np.uint8)
     offsets = np.arange(0, text.size + 1, ID_BYTES, dtype=np.int64)
-    array = pa.LargeStringArray.from_buffers(len(content_ids), pa.py_buffer(offsets.data), pa.py_buffer(text.data))
-    first = pl.DataFrame(pa.table({"request_id": array}))["request_id"]
-    if numbers is None or (numbers == 1).all():
-        return first
-    return pl.select(pl.concat_str(first.str.head(ID_BYTES - 1), numbers.cast(pl.String))).to_series()
+    return pa.LargeStringArray.from_buffers(len(content_ids), pa.py_buffer(offsets.data), pa.py_buffer(text.data))
 
 
 def shares_instant(stamps: pl.Series) -> pl.Series:
