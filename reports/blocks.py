@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 CHART_ROWS = 5000
 """Most rows one chart may hold; beyond that the marts must aggregate further."""
@@ -79,6 +81,11 @@ def table(
         note=note,
         empty=empty or "No rows this week.",
     )
+
+
+def present(*parts: T | None) -> tuple[T, ...]:
+    """The charts, tables or sections among `parts` that there are, in their order."""
+    return tuple(part for part in parts if part is not None)
 
 
 def text(value: object) -> str:

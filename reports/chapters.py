@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from reports import capacity_tables, source_tables, tables
 from reports.accuracy import accuracy_section
-from reports.blocks import Chart, Table, text
+from reports.blocks import Table, present, text
 from reports.charts.arrivals import rate_chart, rhythm_chart
 from reports.charts.batch_curve import batch_charts
 from reports.charts.bursts import dispersion_chart, peak_charts
@@ -20,7 +20,7 @@ from reports.output_ends import output_ends
 from reports.page import Chapter, Section
 from reports.policy_table import policies
 from reports.printed import sentence, shortened
-from reports.words import LABELS
+from reports.words import AGAIN, LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,6 @@ def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter
     lead = only(marts, "mart_decision", deployment_id=deployment_id)["binding_text"]
     if not has_rows:
         return Chapter(chart_id, deployment_id, shortened(deployment_id), "No traffic this week.", ())
-    ended = output_ends(marts, deployment_id)
     return Chapter(
         anchor=chart_id,
         name=deployment_id,
@@ -47,16 +46,16 @@ def deployment_chapter(marts: Marts, deployment_id: str, number: int) -> Chapter
             _kv(marts, deployment_id, chart_id),
             Section(
                 "Prompts and outputs",
-                _drawn(
+                present(
                     length_chart(marts, deployment_id, "prompt", f"{chart_id}-prompts"),
                     length_chart(marts, deployment_id, "output", f"{chart_id}-outputs"),
                 ),
-                (tables.lengths(marts, deployment_id), *(() if ended is None else (ended,))),
+                present(tables.lengths(marts, deployment_id), output_ends(marts, deployment_id)),
                 is_wide=True,
             ),
             Section(
                 "Arrivals",
-                _drawn(
+                present(
                     rate_chart(marts, deployment_id, f"{chart_id}-arrivals"),
                     *peak_charts(marts, deployment_id, f"{chart_id}-busiest"),
                     rhythm_chart(marts, deployment_id, f"{chart_id}-rhythm"),
@@ -82,7 +81,7 @@ def fleet_chapter(marts: Marts) -> Chapter:
             Section("GPUs and cost", tables=(tables.fleet(marts),), is_wide=True),
             Section(
                 "KV·time",
-                _drawn(deployment_chart(marts, "fleet-kv-time")),
+                present(deployment_chart(marts, "fleet-kv-time")),
                 (tables.kv_time(marts), tables.failed_kv(marts)),
                 is_wide=True,
             ),
@@ -102,7 +101,6 @@ def sources_chapter(
     marts: Marts, versions: Mapping[str, str], commands: Sequence[str], accuracy: Sequence[Mapping[str, Any]]
 ) -> Chapter:
     """What the figures rest on: data, assumptions, errors of step times, versions and how to make them again."""
-    trust = accuracy_section(marts, accuracy)
     made = Table(
         title="Versions",
         labels=("Package", "Version"),
@@ -121,10 +119,8 @@ def sources_chapter(
             Section("Data quality", tables=(source_tables.data_quality(marts), source_tables.rejects(marts)),
                     is_wide=True),
             Section("Assumptions", tables=(source_tables.assumptions(marts),), note=LABELS, is_wide=True),
-            *(() if trust is None else (trust,)),
-            Section("How to reproduce", tables=(made,), commands=tuple(commands),
-                    note="The same logs, fleet file, catalog and versions give the same figures. PATH stands for a "
-                    "folder of the machine that made this report; other paths start where it was made."),
+            *present(accuracy_section(marts, accuracy)),
+            Section("How to reproduce", tables=(made,), commands=tuple(commands), note=AGAIN),
         ),
     )  # fmt: skip
 
@@ -132,7 +128,7 @@ def sources_chapter(
 def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
     return Section(
         "KV cache: how much, and for how long",
-        _drawn(
+        present(
             residency_chart(marts, deployment_id, f"{chart_id}-residency"),
             tenant_chart(marts, deployment_id, f"{chart_id}-tenants"),
             *batch_charts(marts, deployment_id, f"{chart_id}-batch"),
@@ -148,22 +144,17 @@ def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
 
 
 def _felt(marts: Marts, deployment_id: str, chart_id: str) -> Section:
-    kept = policies(marts, deployment_id)
     return Section(
         "Latency, sessions and tool waits",
-        _drawn(
+        present(
             latency_chart(marts, deployment_id, f"{chart_id}-latency"),
             wait_chart(marts, deployment_id, f"{chart_id}-waits"),
         ),
-        (
+        present(
             tables.latency(marts, deployment_id),
             tables.tool_waits(marts, deployment_id),
-            *(() if kept is None else (kept,)),
+            policies(marts, deployment_id),
             tables.sessions(marts, deployment_id),
         ),
         is_wide=True,
     )
-
-
-def _drawn(*charts: Chart | None) -> tuple[Chart, ...]:
-    return tuple(chart for chart in charts if chart is not None)

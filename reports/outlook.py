@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from reports.blocks import Column, Table, table, text
+from reports.blocks import Column, Table, present, table, text
 from reports.charts.outlook import forecast_chart, mover_charts
 from reports.marts import some
 from reports.page import Section
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 def outlook_sections(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Section, ...]:
     """Sections on what changed and what is to come; each only where its tables have rows."""
-    moved, ahead = movers(marts, deployment_id), (growth(marts, deployment_id), forecasts(marts, deployment_id))
-    forecast = forecast_chart(marts, deployment_id, f"{chart_id}-forecast")
+    moved, asked = movers(marts, deployment_id), scenarios(marts, deployment_id)
+    ahead = present(growth(marts, deployment_id), forecasts(marts, deployment_id))
     sections = []
     if moved is not None:
         charts = mover_charts(marts, deployment_id, f"{chart_id}-movers")
         sections.append(Section("What changed since last week", charts, (moved,), is_wide=True))
-    tables = tuple(one for one in ahead if one is not None)
-    if tables:
-        drawn = () if forecast is None else (forecast,)
-        sections.append(Section("Growth, and when today's GPUs run out", drawn, tables, is_wide=True))
-    asked = scenarios(marts, deployment_id)
+    if ahead:
+        charts = present(forecast_chart(marts, deployment_id, f"{chart_id}-forecast"))
+        sections.append(Section("Growth, and when today's GPUs run out", charts, ahead, is_wide=True))
     if asked is not None:
         sections.append(Section("What if: settings that were asked about", tables=(asked,), is_wide=True))
     return tuple(sections)

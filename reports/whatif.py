@@ -26,17 +26,13 @@ from reports.whatif_tables import (
     signed,
     times_table,
 )
-from reports.words import LABELS
+from reports.words import AGAIN, LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASSUMED = "assumed"
 MOST_HEADLINES = 3
-AGAIN = (
-    "The same logs, fleet file, catalog and versions give the same figures. PATH stands for a folder of the machine "
-    "that made this report; other paths start where it was made."
-)
 
 
 def scenario_rows(marts: Marts, asked: Sequence[str], deployments: Sequence[str]) -> pl.DataFrame:
@@ -52,6 +48,7 @@ def whatif_page(
 ) -> Page:
     """The page of the scenarios in `frame` (`scenario_rows`) on `week`, each deployment's beside its today."""
     names = frame["deployment_id"].unique(maintain_order=True).to_list()
+    warnings = warning_lines(frame)
     return Page(
         title="What if",
         week=week,
@@ -63,11 +60,11 @@ def whatif_page(
         verdicts=(),
         decisions=first_table(noted(frame)),
         fleet="",
-        warnings=warning_lines(frame),
+        warnings=warnings,
         legend=LABELS,
         chapters=(
             *(_chapter(frame.filter(pl.col("deployment_id") == name), name, n) for n, name in enumerate(names)),
-            _last_chapter(warning_lines(frame), commands),
+            _last_chapter(warnings, commands),
         ),
     )
 
@@ -117,7 +114,7 @@ def _scenario_words(own: pl.DataFrame) -> str:
     gpus = row["needed_change_gpus"]
     words = [f"needs {whole(row['needed_gpus'])} GPUs ({signed(gpus, whole)})" if gpus else "needs as many GPUs"]
     points = row["attainment_change_ratio"]
-    if points is not None and rounded(points * 100, 1) not in {"0.0", "−0.0"}:
+    if points is not None and rounded(points * 100, 1) != "0.0":
         words.append(f"{signed(points * 100, lambda value: rounded(value, 1))} points of the requests in objective")
     if row["rejected_change_requests"]:
         words.append(f"{signed(row['rejected_change_requests'], whole)} turns refused")

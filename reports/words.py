@@ -15,6 +15,11 @@ LABELS = (
     "(data sheet, default). A result has the weakest label of what it is made from."
 )
 """What the words for trust mean, for readers who meet them for the first time."""
+AGAIN = (
+    "The same logs, fleet file, catalog and versions give the same figures. PATH stands for a folder of the machine "
+    "that made this report; other paths start where it was made."
+)
+"""What stands above the commands that make a report again."""
 
 
 def demand_word(demand: str | None) -> str:

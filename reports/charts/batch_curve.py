@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, layered, spec
+from reports.charts.grammar import amount_axis, base, labelled, layered, spec
 from reports.marts import Marts, rows
 from reports.printed import ms_column
 from reports.theme import colour
@@ -44,7 +44,7 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
     data = _named(frame)
     special = set(data["named"].str.split(", ").list.first().drop_nulls())
     named = tuple(words for words in MARKS.values() if words in special)
-    source = f"mart_batch_curve, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}"
+    source = labelled("mart_batch_curve", frame)
 
     def chart(field: str, title: str, note: str) -> Chart:
         words = f"{deployment_id}: {title[0].lower()}{title[1:]}"

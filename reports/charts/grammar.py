@@ -41,6 +41,11 @@ DAYS_SHOWN = timedelta(days=2)
 PHASE_ROLES: Mapping[str, str] = {"decode": "decode", "prefill": "prefill", "tool_wait": "wait"}
 
 
+def labelled(table: str, frame: pl.DataFrame) -> str:
+    """The source of a chart: its table and the labels of its rows, such as "mart_kv_time, measured, modelled"."""
+    return f"{table}, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}"
+
+
 def base() -> alt.Chart:
     """A chart over the dataset that the page gives it."""
     return alt.Chart(alt.NamedData("rows"))

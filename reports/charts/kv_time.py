@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import AMOUNT_LABEL, base, phase_colour, spec
+from reports.charts.grammar import AMOUNT_LABEL, base, labelled, phase_colour, spec
 from reports.marts import ALL, Marts, rows
 from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
@@ -71,7 +71,7 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
         title=title,
         note=more,
         alt=f"{what}; most: {largest[holder][0]}",
-        source=f"mart_kv_time, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
+        source=labelled("mart_kv_time", frame),
         spec=_spec(BAR_PX * largest.height + 10),
         rows=data,
         is_tall=holder == "tenant",

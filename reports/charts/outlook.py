@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import base, layered, spec
+from reports.charts.grammar import base, labelled, layered, spec
 from reports.marts import Marts, only, some
 from reports.printed import gib_column
 from reports.theme import colour
@@ -46,7 +46,7 @@ def mover_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
             title=title,
             note=f"Parts of the change since {before}; they add up to it, the residual is what the others leave over.",
             alt=f"{deployment_id}: change since {before} in {unit}, by what moved",
-            source=f"mart_week_changes, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
+            source=labelled("mart_week_changes", frame),
             spec=_mover_spec(field, unit, data.height),
             rows=data.sort(pl.col(field).abs(), descending=True, nulls_last=True),
             headings={"mover": "Mover", "gpus": "Part of the change (GPUs)", "gib_s": "Part of the change (GiB·s)"},
@@ -70,7 +70,7 @@ def forecast_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | N
         title="GPUs that the coming weeks ask for, against the GPUs now",
         note="Band: 90 % interval of the forecast. Dots: what a week then asked for. Red dashes: GPUs now.",
         alt=f"{deployment_id}: forecast of GPUs by week with a 90 % interval, against {now} now",
-        source=f"mart_forecasts, {', '.join(sorted(frame['provenance'].drop_nulls().unique()))}",
+        source=labelled("mart_forecasts", frame),
         spec=_forecast_spec(),
         rows=data,
         headings={"week": "Week", "forecast": "Forecast (GPUs)", "low": "From (GPUs)", "high": "To (GPUs)",
