@@ -15,6 +15,7 @@ from flows.manifest import GENERATION, Entry, base_name
 from flows.reading.formats import AUTO, module_of, with_defaults
 from flows.reading.look import Look, emptiness, look
 from flows.reading.recognise import check_format, recognised
+from flows.records import read_record
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -209,8 +210,7 @@ class Digests:
 
     def __post_init__(self) -> None:
         """Load what earlier runs remembered; a file that is no JSON counts as none."""
-        with suppress(OSError, ValueError):
-            self.known = json.loads(self.path.read_text(encoding="utf-8"))
+        self.known = read_record(self.path)
 
     def size_bytes(self, path: Path) -> int:
         """Size of the file; InputError where it cannot be read."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import fnmatch
 import glob
 import hashlib
-import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flows.object_store import fetch, head_object, is_url, list_objects, read_secrets
+from flows.records import read_record, write_record
 from transforms.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +84,8 @@ def _check_key(key: str, url: str) -> None:
 def _fetched(home: Home, source: Source, progress: Progress) -> Source:
     place, pattern, found = objects_of(source.path)
     folder = home.staging / "objects" / hashlib.sha256(source.path.encode()).hexdigest()[:16]
-    known = _known(folder)
+    record = folder / "objects.json"
+    known = read_record(record)
     stale = [stored for stored in found if not _is_here(folder, stored, known)]
     _forget(folder, found)
     with progress(f"fetching {source.name or source.path}", len(stale)) as advance, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -93,19 +93,12 @@ def _fetched(home: Home, source: Source, progress: Progress) -> Source:
             advance()
     marks = {stored.key: [stored.size_bytes, stored.etag] for stored in found}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "objects.json").write_text(json.dumps(marks), encoding="utf-8")
+    write_record(record, marks)
     return replace(source, path=str((folder / "files" / pattern).absolute()))
 
 
-def _known(folder: Path) -> dict[str, list[object]]:
-    """Key -> size and etag of what was fetched before."""
-    with suppress(OSError, ValueError):
-        known: dict[str, list[object]] = json.loads((folder / "objects.json").read_text(encoding="utf-8"))
-        return known
-    return {}
-
-
 def _is_here(folder: Path, stored: Stored, known: dict[str, list[object]]) -> bool:
+    """Whether the copy of `stored` is there and of its size and etag in `known`, those fetched before."""
     copy = folder / "files" / stored.key
     return known.get(stored.key) == [stored.size_bytes, stored.etag] and copy.is_file()
 

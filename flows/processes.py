@@ -7,7 +7,6 @@ start time, so that a reused id is never hit) lets the next run end it.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from flows import tether
+from flows.records import read_record, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ def start_tethered(
             start_new_session=True,
         )
     try:
-        _write(record, process.pid)
+        _record(record, process.pid)
     except OSError:
         end_tethered(process, record)
         raise
@@ -136,7 +136,7 @@ def end_tethered(process: subprocess.Popen[bytes], record: Path) -> None:
     process.wait()
     if process.stdin:
         process.stdin.close()
-    if _read(record).get("pid") == process.pid:
+    if read_record(record).get("pid") == process.pid:
         record.unlink(missing_ok=True)
 
 
@@ -146,7 +146,7 @@ def end_recorded(record: Path) -> bool:
     The recorded start time must be that of the living process: an id that the system has given away is left alone,
     and so is a process whose own run still lives.
     """
-    written = _read(record)
+    written = read_record(record)
     pid, owner = written.get("pid"), written.get("owner")
     if not isinstance(pid, int) or not isinstance(owner, int):
         record.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def end_recorded(record: Path) -> bool:
 
 def recorded(record: Path) -> str:
     """State of the recorded process: "gone", "running", or "orphaned" where it outlives the run that started it."""
-    written = _read(record)
+    written = read_record(record)
     pid, owner = written.get("pid"), written.get("owner")
     if not isinstance(pid, int) or started(pid) is None or started(pid) != written.get("started"):
         return "gone"
@@ -199,18 +199,7 @@ def _end_group(group: int, is_alive: Callable[[], bool]) -> None:
             return
 
 
-def _write(record: Path, pid: int) -> None:
-    """Record process `pid` and this process, its owner, whole or not at all."""
-    written = {"pid": pid, "started": started(pid), "owner": os.getpid(), "owner_started": started()}
-    aside = record.with_name(f"{record.name}.{os.getpid()}")
-    aside.write_text(json.dumps(written), encoding="utf-8")
-    aside.replace(record)
-
-
-def _read(record: Path) -> dict[str, object]:
-    """What stands in `record`, or nothing if it is absent or torn."""
-    try:
-        written = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return written if isinstance(written, dict) else {}
+def _record(record: Path, pid: int) -> None:
+    """Record process `pid` and this process, its owner."""
+    told = {"pid": pid, "started": started(pid), "owner": os.getpid(), "owner_started": started()}
+    write_record(record, told)

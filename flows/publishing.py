@@ -7,12 +7,11 @@ there yet. With `lake = true` the lake is mirrored too, and files that left it l
 from __future__ import annotations
 
 import hashlib
-import json
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flows.lake_files import write_table
 from flows.object_store import open_store, put, read_secrets, store_trouble_named
+from flows.records import read_record, write_record
 from flows.warehouse import published
 
 if TYPE_CHECKING:
@@ -32,18 +31,17 @@ def publish_files(home: Home, target: Publish, week: str) -> str:
     read_secrets(home)
     store = open_store(url)
     record = home.staging / f"published-{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
-    before = _read(record)
-    now = dict(before)
+    now = read_record(record)  # key -> sha256 of what was sent
     files = dict(_files(home, week, is_with_lake=target.lake))
     for key, path in files.items():
         digest = _digest(path)
-        if before.get(key) != digest:
+        if now.get(key) != digest:
             put(store, url, path, key)
-        now[key] = digest
-        record.write_text(json.dumps(now), encoding="utf-8")
+            now[key] = digest
+            write_record(record, now)
     gone = [key for key in now if key.startswith("lake/") and key not in files]
     _remove(url, gone)
-    record.write_text(json.dumps({key: now[key] for key in now if key not in gone}), encoding="utf-8")
+    write_record(record, {key: now[key] for key in now if key not in gone})
     return f"{url}/reports/week={week}/review.html"
 
 
@@ -85,11 +83,3 @@ def _digest(path: Path) -> str:
         while chunk := file.read(HASH_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _read(record: Path) -> dict[str, str]:
-    """Key -> sha256 of what was sent before; nothing where the record is absent or torn: all is sent again."""
-    with suppress(OSError, ValueError):
-        sent: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
-        return sent
-    return {}
