@@ -25,7 +25,7 @@ from transforms.planner.sizing.replay_week import (
     whole_week,
 )
 from transforms.planner.sizing.replica import Replica
-from transforms.planner.sizing.replica_capacity import oversubscribed
+from transforms.planner.sizing.replica_capacity import oversubscribed, sustained
 from transforms.planner.steps.batch_curve import batch_curve
 from transforms.planner.steps.hardware import ASSUMED
 from transforms.workload import Workload
@@ -174,6 +174,22 @@ def test_a_replica_has_two_capacities_and_the_needed_fleet_room_to_grow() -> Non
     tried = curve.filter(pl.col("burst_miss_ratio").is_not_null())
     assert tried.filter("is_today").height == 1
     assert tried["batch_requests"].max() == 2 * SLOW.max_num_seqs
+
+
+def test_an_hour_that_cannot_be_thinned_further_ends_the_search_and_not_the_plan() -> None:
+    """Prompts that miss whatever the rate stand just before the hardest hour; five sessions of it on many replicas."""
+    lost = [attempt(17_905 + 0.5 * n, 100_000, 2000) for n in range(190)]
+    late = [*lost, *(attempt(18_060 + 12.0 * n, 500, 3000) for n in range(290))]
+    row = plan_deployment(workload(late), site(replica(ttft_p95_s=1.0)), ASSUMED, "0" * 12)["plan_replicas"].row(
+        0, named=True
+    )
+    assert row["sustained_low_requests_per_s"] is row["sustained_high_requests_per_s"] is None
+    assert 0 < row["slo_missed_factor"] < 1
+    few = [{**row, "session_id": f"s{n % 5}"} for n, row in enumerate(hours(3, [300]))]
+    found = replayed_demands(workload(few), site(SLOW)).latency.replay
+    assert found is not None
+    shared = [sustained(found, 4, seed) for seed in range(20)]
+    assert {} in shared
 
 
 def test_seats_for_more_than_the_pool_holds_end_in_preemptions_under_a_burst() -> None:

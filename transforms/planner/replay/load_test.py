@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.errors import InputError
-from transforms.planner.replay.replay_summary import quantile_of_sorted
-from transforms.planner.replay.replay_trace import Logged
+from transforms.planner.replay.replay_summary import measures, quantile_of_sorted
 from transforms.planner.replay.replay_types import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from transforms.planner.replay.replay_trace import ReplayTrace
+    from transforms.planner.replay.replay_trace import Logged, ReplayTrace
     from transforms.planner.replay.replay_types import ReplayResult
 
     Reals = NDArray[np.float64]
@@ -42,8 +41,7 @@ def compared(trace: ReplayTrace, result: ReplayResult) -> dict[str, Any]:
             f"{LEAST_REQUESTS} are needed to compare"
         )
     measured = _figures(trace, logged, trace.columns.arrived_s, is_both)
-    replay_times = Logged(result.queue_s, result.ttft_s, result.e2e_s)
-    predicted = _figures(trace, replay_times, result.arrived_s, is_both)
+    predicted = _figures(trace, result, result.arrived_s, is_both)
     rows = [
         {
             "measure": name,
@@ -56,12 +54,14 @@ def compared(trace: ReplayTrace, result: ReplayResult) -> dict[str, Any]:
     return {"compared_requests": int(is_both.sum()), "figures": rows, "safety_factor": _safety_factor(rows)}
 
 
-def _figures(trace: ReplayTrace, times: Logged, arrived_s: Reals, chosen: NDArray[np.bool_]) -> dict[str, float]:
+def _figures(
+    trace: ReplayTrace, times: ReplayResult | Logged, arrived_s: Reals, chosen: NDArray[np.bool_]
+) -> dict[str, float]:
     """Quantiles of TTFT and TPOT, output tokens/s, and mean tokens with a KV slot, token-linear."""
     prompt = trace.columns.prompt_tokens[chosen].astype(np.float64)
     output = trace.columns.output_tokens[chosen].astype(np.float64)
     begin, first, end = np.nan_to_num(times.queue_s[chosen]), times.ttft_s[chosen], times.e2e_s[chosen]
-    tpot = np.sort(((end - first) / np.where(output > 1, output - 1, np.nan))[output > 1])
+    tpot = np.sort(measures(times, trace.columns.output_tokens)["tpot_s"][chosen][output > 1])
     span_s = float((arrived_s[chosen] + end).max() - arrived_s[chosen].min())
     held = prompt / 2 * np.maximum(first - begin, 0.0) + (prompt + output / 2) * (end - first)
     timed = {"ttft": np.sort(first), "tpot": tpot}

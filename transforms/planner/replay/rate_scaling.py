@@ -76,9 +76,8 @@ def _in_order(
     trace: ReplayTrace, rows: NDArray[np.int64], copy: NDArray[np.int64], arrived_s: NDArray[np.float64]
 ) -> ReplayTrace:
     """The chosen rows, causes and sessions those of the same copy."""
-    unit = np.unique(trace.unit, return_inverse=True)[1][rows] * (int(copy.max()) + 1) + copy
-    columns = taken(trace.columns, rows)
     each = int(copy.max()) + 1
+    columns = taken(trace.columns, rows)
     if len(columns.parent):
         place = np.full((trace.columns.rows, each), -1, dtype=np.int32)
         place[rows, copy] = np.arange(len(rows), dtype=np.int32)
@@ -91,6 +90,7 @@ def _in_order(
     marks = pl.Series(["", *(f"~{number}" for number in range(1, each))]).gather(copy)
     marked = trace.request_id.gather(rows) + marks
     columns = replace(columns, arrived_s=arrived_s, session=session)
+    unit = trace.unit[rows] * each + copy
     return replace(trace, columns=columns, request_id=marked, unit=unit, logged=trace.logged.at(rows))
 
 

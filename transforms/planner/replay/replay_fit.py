@@ -14,7 +14,7 @@ import numpy as np
 from transforms.errors import InputError
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_costs import replay_costs
-from transforms.planner.replay.replay_summary import latencies
+from transforms.planner.replay.replay_summary import latencies, measures
 from transforms.planner.steps.parameter_space import MIXED, bound_to, free_of, merged_overheads
 
 if TYPE_CHECKING:
@@ -60,14 +60,7 @@ class Run:
     @property
     def measured(self) -> dict[str, Reals]:
         """Logged seconds of each request by measure; NaN where the log does not say."""
-        logged, outputs = self.trace.logged, self.trace.columns.output_tokens
-        steps = np.where(outputs > 1, outputs - 1.0, np.nan)
-        return {
-            "ttft_s": logged.ttft_s,
-            "prefill_s": logged.ttft_s - logged.queue_s,
-            "tpot_s": (logged.e2e_s - logged.ttft_s) / steps,
-            "e2e_s": logged.e2e_s,
-        }
+        return measures(self.trace.logged, self.trace.columns.output_tokens)
 
 
 @dataclass(frozen=True)

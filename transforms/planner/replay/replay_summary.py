@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from transforms.planner.replay.replay_settings import KvPool
+    from transforms.planner.replay.replay_trace import Logged
     from transforms.planner.replay.replay_types import ReplayResult, Series
 
     Reals = NDArray[np.float64]
@@ -33,13 +34,18 @@ WORDS = {
 
 def latencies(result: ReplayResult) -> dict[str, Reals]:
     """Seconds of each request by measure; NaN where it has none (a time per output token of a single token)."""
-    steps = np.where(result.output_tokens > 1, result.output_tokens - 1.0, np.nan)
+    return measures(result, result.output_tokens)
+
+
+def measures(times: ReplayResult | Logged, output_tokens: NDArray[np.int32]) -> dict[str, Reals]:
+    """Seconds by measure of requests with these `times` and outputs, replayed or logged; NaN where there is none."""
+    steps = np.where(output_tokens > 1, output_tokens - 1.0, np.nan)
     return {
-        "queue_s": result.queue_s,
-        "prefill_s": result.ttft_s - result.queue_s,
-        "ttft_s": result.ttft_s,
-        "tpot_s": (result.e2e_s - result.ttft_s) / steps,
-        "e2e_s": result.e2e_s,
+        "queue_s": times.queue_s,
+        "prefill_s": times.ttft_s - times.queue_s,
+        "ttft_s": times.ttft_s,
+        "tpot_s": (times.e2e_s - times.ttft_s) / steps,
+        "e2e_s": times.e2e_s,
     }
 
 
@@ -52,7 +58,7 @@ def kv_time_byte_s(result: ReplayResult, pool: KvPool) -> Reals:
 
 def summary(result: ReplayResult, pool: KvPool, parent: NDArray[np.int32]) -> dict[str, Any]:
     """JSON of the contract but `wall_s`: quantiles over completed requests, `_all` with the others as misses."""
-    measures = latencies(result)
+    found = latencies(result)
     is_completed = result.status == Status.COMPLETED
     is_sent = result.status != Status.NOT_SENT
     verdict = asdict(verdict_of(result, parent))
@@ -67,7 +73,7 @@ def summary(result: ReplayResult, pool: KvPool, parent: NDArray[np.int32]) -> di
         "makespan_s": result.makespan_s,
         **quantiles_of(result, is_completed),
         **{
-            f"{name}_all_s": _quantiles(np.where(is_completed, measures[f"{name}_s"], np.inf)[is_sent])
+            f"{name}_all_s": _quantiles(np.where(is_completed, found[f"{name}_s"], np.inf)[is_sent])
             for name in ("ttft", "e2e")
         },
         "kv_time_byte_s": float(np.nansum(kv_time_byte_s(result, pool))),

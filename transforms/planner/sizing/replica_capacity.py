@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.errors import InputError
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.rate_scaling import scaled
 from transforms.planner.replay.replay_options import ReplayOptions
@@ -45,13 +46,17 @@ def resident_requests(timeline: Timeline, replica: Replica) -> int | None:
 def sustained(found: LatencyReplay, count: int, seed: int) -> dict[str, float | None]:
     """Columns of plan_replicas: rate one replica sustains on its share of the hardest hour, as an interval.
 
-    `count` is the number of replicas that share that hour; NULL where its sessions cannot be shared out so.
+    `count` is the number of replicas that share that hour; NULL where its sessions cannot be shared out so, or where
+    the objectives are missed down to the last of them.
     """
     share, week = _share(found, count, 1.0, seed), found.replays.week
     if share is None or share.span_s <= 0:
         return {}
     promised = ReplayOptions(ttft_p95_s=week.replica.ttft_p95_s, tpot_p95_s=week.replica.tpot_p95_s, seed=seed)
-    rate = sustainable_rate(share, replace(week.settings, replicas=1), week.costs, promised)
+    try:
+        rate = sustainable_rate(share, replace(week.settings, replicas=1), week.costs, promised)
+    except InputError:
+        return {}
     ends = ("low_requests_per_s", "high_requests_per_s")
     return {f"sustained_{end}": rate[end] for end in ends}
 
@@ -60,8 +65,9 @@ def first_missed_factor(found: LatencyReplay, replicas: int, seed: int) -> float
     """Times the hardest hour's traffic at which `replicas` replicas first miss the objectives; None beyond 32."""
 
     def is_kept(factor: float) -> bool:
-        week = found.replays.week
-        again = scaled(hardest, factor, seed=seed)
+        week, again = found.replays.week, _scaled(hardest, factor, seed)
+        if again is None:
+            return True
         result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
         return _attained(result, found) >= ATTAINED_RATIO
 
@@ -113,7 +119,15 @@ def _share(found: LatencyReplay, count: int, factor: float, seed: int) -> Replay
     part = _hardest(found)
     if len(np.unique(part.unit)) * factor < count:
         return None
-    return scaled(part, factor / count, seed=seed)
+    return _scaled(part, factor / count, seed)
+
+
+def _scaled(part: ReplayTrace, factor: float, seed: int) -> ReplayTrace | None:
+    """`part` with `factor` times the arrivals; None where no session of it is left."""
+    try:
+        return scaled(part, factor, seed=seed)
+    except InputError:
+        return None
 
 
 def _hardest(found: LatencyReplay) -> ReplayTrace:
