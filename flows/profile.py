@@ -16,7 +16,7 @@ from transforms.fields.conservation import SETTING_DOUBTS
 from transforms.fields.decode import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 MOST_NAMES = 1000
 """Names that a part hands on: more are keys of somebody's data, not fields of a format."""
@@ -37,8 +37,8 @@ class Profile:
     days: dict[str, dict[str, Any]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
-    def take_rows(self, rows: pl.DataFrame) -> None:
-        """Add finished rows, which are in order of arrival."""
+    def take_rows(self, rows: pl.DataFrame, constants: Container[str] = ()) -> None:
+        """Add finished rows, which are in order of arrival; `constants` are columns of one value that they lack."""
         if rows["flags"].list.len().max():
             told = rows["flags"].explode().value_counts()
             self.doubts.update({flag: n for flag, n in told.iter_rows() if flag in SETTING_DOUBTS})
@@ -50,7 +50,7 @@ class Profile:
             if start < end:
                 part = rows.slice(start, end - start)
                 nulls = part.null_count().row(0, named=True)
-                given = {name: nulls.get(name, end - start) for name in WATCHED}
+                given = {name: 0 if name in constants else nulls.get(name, end - start) for name in WATCHED}
                 day = (_EPOCH + timedelta(microseconds=stamps[start])).date().isoformat()
                 self.days[day] = joined(self.days.get(day), end - start, stamps[start], stamps[end - 1], given)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from flows.lake_files import with_constants
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 BATCH_ROWS = 32_768
@@ -85,30 +85,36 @@ def open_run(origin: int, info: dict[str, Any]) -> Run:
     )
 
 
-def write_run(rows: pl.DataFrame, path: Path) -> dict[str, Any]:
+def write_run(rows: pl.DataFrame, path: Path, constants: Mapping[str, Any]) -> dict[str, Any]:
     """Write rows, which are in order of arrival; gives where they are and what is in them, as a plain dict.
 
-    Columns of one value are not written but named among the `constants`, those of none not at all.
+    Columns of one value are not written but named among the `constants`, as are those given; those of none not at all.
     """
-    has_ids = rows["request_id"].null_count() < len(rows)
-    days = rows["arrived_at"].dt.date().unique().sort()
+    without_ids = rows["request_id"].null_count() if "request_id" in rows.columns else len(rows)
     size_bytes = rows.estimated_size()
-    constants = {name: rows[name][0] for name in rows.columns if _is_constant(rows[name])}
     empty = [name for name in rows.columns if rows[name].null_count() == len(rows)]
-    stored = rows.drop(*empty, *constants)
+    found = {name: rows[name][0] for name in rows.columns if name not in empty and _is_constant(rows[name])}
+    stored = rows.drop(*empty, *found)
     stored.write_ipc(path, record_batch_size=BATCH_ROWS)
     return {
         "path": str(path),
         "rows": len(rows),
         "bytes": size_bytes,
         "columns": stored.columns,
-        "constants": {name: [] if name == "flags" else value for name, value in constants.items()},
-        "dates": [day.isoformat() for day in days],
+        "constants": {**constants, **{name: [] if name == "flags" else value for name, value in found.items()}},
+        "dates": _dates(rows["arrived_at"]),
         "marks_us": rows["arrived_at"].to_physical().gather_every(BATCH_ROWS).to_list(),
         "last_us": rows["arrived_at"].to_physical()[-1],
-        "has_ids": has_ids,
-        "has_content": rows["request_id"].null_count() > 0,
+        "has_ids": without_ids < len(rows),
+        "has_content": without_ids > 0,
     }
+
+
+def _dates(stamps: pl.Series) -> list[str]:
+    """The UTC dates of sorted stamps."""
+    first, last = stamps[0].date(), stamps[-1].date()
+    days = [first] if first == last else stamps.dt.date().unique().sort()
+    return [day.isoformat() for day in days]
 
 
 def _is_constant(column: pl.Series) -> bool:

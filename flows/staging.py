@@ -83,12 +83,15 @@ def parse_part(job: PartJob) -> dict[str, Any]:
 
 def _flush(held: list[Piece], folder: Path, number: int, profile: Profile) -> list[dict[str, Any]]:
     """Write what is held as one run in order of arrival and empty `held`; no run where there are no rows."""
-    frames = [piece.rows for piece in held if len(piece.rows)]
+    pieces = [piece for piece in held if len(piece.rows)]
     held.clear()
-    if not frames:
+    if not pieces:
         return []
-    rows = pl.concat(frames)
+    varying = {name for piece in pieces for name in (*piece.varying, "content_id")}
+    rows = pl.concat(piece.rows.select(name for name in piece.rows.columns if name in varying) for piece in pieces)
     if not rows["arrived_at"].is_sorted():
         rows = rows.sort("arrived_at", maintain_order=True)
-    profile.take_rows(rows)
-    return [write_run(rows, folder / f"{number:05}.arrow")]
+    first = pieces[0].rows.head(1).row(0, named=True)
+    constants = {name: value for name, value in first.items() if value is not None and name not in varying}
+    profile.take_rows(rows, constants)
+    return [write_run(rows, folder / f"{number:05}.arrow", constants)]

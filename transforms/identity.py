@@ -28,6 +28,10 @@ GAMMA, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, np.uint64(0xBF58476D1CE4E5B9), np.uint
 """Constants of the SplitMix64 generator (Steele, Lea, Flood 2014): a bijection of 64 bits that spreads every bit."""
 
 
+MIXED_ROWS = 16_384
+"""Rows mixed at a time: three arrays of them fit a processor's second cache (measured: half the time)."""
+
+
 def content_ids(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA) -> pl.Series:
     """A 64-bit hash of each row's content as UInt64: of the format's name and every known value that is no default.
 
@@ -43,18 +47,34 @@ def content_ids(rows: pl.DataFrame, source: str, given: Container[str] = SCHEMA)
         if name not in given or rows[name].null_count() == len(rows):
             continue
         column = rows[name]
-        known = column.is_not_null()
+        known = None if not column.null_count() else column.is_not_null()
         if name in DEFAULTS:
-            known &= (column != DEFAULTS[name]).fill_null(value=False)
-        mixed = _mixed(state ^ _mixed(_as_bits(column) + np.uint64((number + 1) * GAMMA % 2**64)))
-        state = mixed if known.all() else np.where(known.to_numpy(), mixed, state)
+            known = (column != DEFAULTS[name]).fill_null(value=False)
+        tag = np.uint64((number + 1) * GAMMA % 2**64)
+        _mix_in(state, _as_bits(column), tag, None if known is None or known.all() else known.to_numpy())
     return pl.Series("content_id", state)
 
 
-def _mixed(state: Bits) -> Bits:
-    state = (state ^ (state >> np.uint64(30))) * MIX_1
-    state = (state ^ (state >> np.uint64(27))) * MIX_2
-    return state ^ (state >> np.uint64(31))
+def _mix_in(state: Bits, bits: Bits, tag: np.uint64, known: Any) -> None:
+    """Mix one column's bits into the rows' `state`, where `known`; in blocks that stay in the processor's cache."""
+    spare = np.empty(MIXED_ROWS, dtype=np.uint64)
+    for start in range(0, len(state), MIXED_ROWS):
+        before = state[start : start + MIXED_ROWS]
+        beside = spare[: len(before)]
+        mixed = bits[start : start + MIXED_ROWS] + tag
+        _mix(mixed, beside)
+        mixed ^= before
+        _mix(mixed, beside)
+        before[:] = mixed if known is None else np.where(known[start : start + MIXED_ROWS], mixed, before)
+
+
+def _mix(state: Bits, spare: Bits) -> None:
+    """SplitMix64's output function, in place."""
+    for shift, factor in ((30, MIX_1), (27, MIX_2), (31, None)):
+        np.right_shift(state, np.uint64(shift), out=spare)
+        np.bitwise_xor(state, spare, out=state)
+        if factor is not None:
+            np.multiply(state, factor, out=state)
 
 
 def _as_bits(column: pl.Series) -> Bits:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
-from transforms.canonical import OPERATIONS, SERVED_BY, STATUSES
+from transforms.canonical import OPERATIONS, SCHEMA, SERVED_BY, STATUSES
 from transforms.fields.clock import ASSUMED_ORIGIN, LATEST_US, OUT_OF_RANGE
 from transforms.fields.kinds import NOT_A_SERVER, OPERATION_UNKNOWN
 from transforms.fields.numbers import CLOCK_SKEW, NEGATIVE
 from transforms.fields.outcome import NOT_A_STATUS
 from transforms.flags import flagged
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 CLAMPED = "cached_clamped"
 DURATION_IMPLAUSIBLE = "duration_implausible"
@@ -97,23 +102,25 @@ def _with_known_origin(rows: pl.DataFrame) -> pl.DataFrame:
     return flagged(rows, early.fill_null(value=False), ASSUMED_ORIGIN) if early.any() else rows
 
 
-def unusable(rows: pl.DataFrame) -> pl.Series:
-    """Why each finished row cannot be believed at all, in fixed words; NULL where it can."""
+def unusable(rows: pl.DataFrame, given: Container[str] = SCHEMA) -> pl.Series:
+    """Why each finished row cannot be believed at all, in fixed words; NULL where it can.
+
+    `given` names the columns that may hold anything but NULL and defaults.
+    """
     us = pl.col("arrived_at").to_physical()
     in_range = us.is_between(FIRST_US, LATEST_US - 1) | us.is_between(0, COUNTED_UNTIL_US - 1)
-    conditions = (
-        (pl.col("arrived_at").is_null(), NO_ARRIVAL),
-        (~in_range, OUT_OF_RANGE),
-        (pl.any_horizontal(pl.col(n) > MAX_TOKENS for n in TOKENS), TOO_MANY_TOKENS),
-        (~pl.col("status").is_in(list(STATUSES)), NOT_A_STATUS),
-        (~pl.col("served_by").is_in(list(SERVED_BY)), NOT_A_SERVER),
-    )
-    found = rows.select(condition.any().alias(reason) for condition, reason in conditions)
+    conditions = {NO_ARRIVAL: pl.col("arrived_at").is_null(), OUT_OF_RANGE: ~in_range}
+    if counted := [name for name in TOKENS if name in given]:
+        conditions[TOO_MANY_TOKENS] = pl.any_horizontal(pl.col(name) > MAX_TOKENS for name in counted)
+    for name, words, reason in (("status", STATUSES, NOT_A_STATUS), ("served_by", SERVED_BY, NOT_A_SERVER)):
+        if name in given:
+            conditions[reason] = ~pl.col(name).is_in(list(words))
+    found = rows.select(condition.any().alias(reason) for reason, condition in conditions.items())
     if not any(found.row(0)):
         return pl.Series("reason", [None], dtype=pl.String).new_from_index(0, len(rows))
     is_sum = pl.col("flags").list.contains(AGGREGATE)
     reasons = [
         pl.when(condition & ~is_sum if reason == TOO_MANY_TOKENS else condition).then(pl.lit(reason))
-        for condition, reason in conditions
+        for reason, condition in conditions.items()
     ]
     return rows.select(pl.coalesce(reasons).alias("reason")).to_series()

@@ -42,9 +42,11 @@ def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Contai
     The columns `whole` are integers where the block is plain and all their cells are whole numbers.
     """
     if b'"' not in block:
-        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == NEWLINE)
+        data = np.frombuffer(block, dtype=np.uint8)
+        ends = np.flatnonzero(data == NEWLINE)
         starts = _starts(ends)
-        is_even = block.count(delimiter.encode()) == len(ends) * (len(names) - 1) and int((ends - starts).min()) > 1
+        separators = np.count_nonzero(data == ord(delimiter))
+        is_even = separators == len(ends) * (len(names) - 1) and int((ends - starts).min()) > 1
         cells = _plainly(block, names, delimiter, len(ends), whole=whole) if is_even else None
         if cells is not None:
             every = np.ones(len(ends), dtype=bool)

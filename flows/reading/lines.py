@@ -83,9 +83,11 @@ class LineReader:
                 continue
             cut = held.rfind(b"\n") + 1
             if cut:
-                yield bytes(held[:cut]), position
-                position += cut
+                with memoryview(held) as view:
+                    block = bytes(view[:cut])
                 del held[:cut]
+                yield block, position
+                position += cut
             if len(held) > self.max_line_bytes:
                 position += self._skip_line(held, chunks, position)
         cut = held.rfind(b"\n") + 1

@@ -98,7 +98,7 @@ class RecordStream:
         for block, position in reader.blocks():
             begin = begin if held else position
             held += block
-            if held.count(b'"') % 2 == 0 or len(held) > MAX_LINE_BYTES:
+            if b'"' not in held or held.count(b'"') % 2 == 0 or len(held) > MAX_LINE_BYTES:
                 yield held, begin
                 held = b""
         last = held + reader.tail

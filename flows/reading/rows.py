@@ -17,6 +17,7 @@ from flows.reading.records import RecordStream, sha256_hex
 from flows.reading.tables import TableStream
 from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
+from transforms.canonical import SCHEMA
 from transforms.finish import finish
 from transforms.identity import content_ids, number_content, settled
 from transforms.plausible import unusable
@@ -48,6 +49,8 @@ class Piece:
     rejects: list[Rejected]
     ignored: int = 0
     duplicates: int = 0
+    varying: tuple[str, ...] = tuple(SCHEMA)
+    """Columns that may differ from row to row; of the others each is NULL or one default throughout."""
 
 
 @dataclass
@@ -93,14 +96,16 @@ class PartReader:
     ) -> Piece:
         rows = finish(parsed.rows, self.source.format, self.source_file)
         reasons = [(r.position, r.reason) for r in parsed.rejects]
-        lies = unusable(rows)
+        given = {*parsed.rows.columns, "e2e_s", "ttft_s"}
+        lies = unusable(rows, given)
         if lies.null_count() < len(rows):
             reasons += rows.select("source_position", lies).drop_nulls("reason").rows()
             rows = rows.filter(lies.is_null())
         rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in too_long]
         rejects += [Rejected(p, reason, sha256_hex(raw(p))) for p, reason in sorted(reasons)]
-        given = {*parsed.rows.columns, "e2e_s", "ttft_s"}
-        return Piece(self._identified(rows, given), rejects, parsed.ignored + blank, parsed.duplicates)
+        given |= {"flags"} | ({"attempt"} if "record_id" in given else set())
+        varying = tuple(name for name in SCHEMA if name in given)
+        return Piece(self._identified(rows, given), rejects, parsed.ignored + blank, parsed.duplicates, varying)
 
     def _identified(self, rows: pl.DataFrame, given: Container[str]) -> pl.DataFrame:
         if self.key is not None and "tenant" in given:

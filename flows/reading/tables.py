@@ -94,9 +94,12 @@ class TableStream:
         known = rows.cells.columns
         wanted = [pl.col(n) if n in known else pl.lit(None, dtype=pl.String).alias(n) for n in self.mapping.fields]
         starts = rows.spans.starts + position
-        positions = pl.Series("source_position", starts[rows.spans.is_good], dtype=pl.Int64)
+        is_whole = bool(rows.spans.is_good.all())
+        good = starts if is_whole else starts[rows.spans.is_good]
+        positions = pl.Series("source_position", good, dtype=pl.Int64)
         table = Table(self.source_file, rows.cells.select(wanted), positions, is_json=False, carry=self.carry)
-        rejects = [Reject(int(p), WRONG_WIDTH) for p in starts[~rows.spans.is_good & ~rows.spans.is_blank]]
+        bad = () if is_whole else starts[~rows.spans.is_good & ~rows.spans.is_blank]
+        rejects = [Reject(int(p), WRONG_WIDTH) for p in bad]
 
         def raw(start: int) -> bytes:
             following = starts[np.searchsorted(starts, start) + 1 :]

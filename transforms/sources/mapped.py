@@ -71,7 +71,8 @@ def canonicalise(table: Table, source: Source) -> Parsed:
     rows = _Rows(table, source)
     for target, picks in mapping.picks.items():
         _fill(rows, target, picks)
-    frame = pl.DataFrame(rows.columns).with_columns(source_position=table.positions, flags=_base_flags(rows))
+    flags = _base_flags(rows)
+    frame = pl.DataFrame(rows.columns).with_columns(source_position=table.positions, flags=flags)
     for word, where in rows.flags:
         frame = flagged(frame, where, word)
     for word in dict.fromkeys(rows.constants):
@@ -183,13 +184,12 @@ def _meaning(value: Any, target: str, field_name: str) -> Any:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
-def _base_flags(rows: _Rows) -> pl.Series:
+def _base_flags(rows: _Rows) -> pl.Expr:
     """The flags each row brings, never NULL: what is added to NULL would be lost."""
-    size = len(rows.table.positions)
     own = rows.columns.pop("flags", None)
-    none = pl.Series("flags", [[]], dtype=pl.List(pl.String)).new_from_index(0, size)
-    base = none if own is None or own.null_count() == size else own.fill_null([])
-    return base if rows.table.flags is None else base.list.concat(rows.table.flags)
+    none = pl.lit([], dtype=pl.List(pl.String))
+    base = none if own is None or own.null_count() == len(own) else pl.lit(own).fill_null([])
+    return base if rows.table.flags is None else base.list.concat(pl.lit(rows.table.flags))
 
 
 def _settle_status(frame: pl.DataFrame) -> pl.DataFrame:
