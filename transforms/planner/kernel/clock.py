@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from transforms.planner.kernel.compiled import inner
+from transforms.planner.kernel.compiled import inner, once
 
 FOREVER = 1 << 40
 """Steps: more than any jump takes."""
 
 
-@inner
+@once
 def terms(costs, decoding, prefill, sampled, pairs, context, drafts):
     """(compute base, compute slope, memory base, memory slope, rest), seconds, of a step of a constant batch.
 
@@ -43,7 +43,7 @@ def series_sum(steps, first, slope):
     return steps * first + slope * (0.5 * steps * (steps - 1))
 
 
-@inner
+@once
 def steps_before(high, low, limit, first, slope, most):
     """Steps (1 … most) that begin before `limit`, the first beginning at the clock (high, low), before it."""
     span = limit - high
@@ -59,7 +59,7 @@ def steps_before(high, low, limit, first, slope, most):
     return count
 
 
-@inner
+@once
 def steps_until_switch(lead, closing, most):
     """Steps (1 … most) in which the term that leads by `lead` ≥ 0 still does, losing `closing` a step."""
     if closing <= 0.0 or lead >= closing * most:

@@ -1,4 +1,4 @@
-"""Binary heaps in slices of tables: smallest key first, any item removable from where it stands."""
+"""Binary heaps in slices of tables, smallest key first."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from transforms.planner.kernel.tables import event_at, heap_at
 
 @inner
 def push(table, start, size, key, item):
-    """Size of the heap with a further item; items are numbers unique in the whole table."""
+    """Size of the heap with a further item."""
     sift_up(table, start, size, key, item)
     return size + 1
 
 
 @inner
 def removed(table, start, size, item):
-    """Size of the heap without `item`."""
-    at = heap_at(table, item).place
+    """Size of the heap without `item`: of the first at once, of another after a look through the heap."""
+    at = 0
+    while heap_at(table, start + at).item != item:
+        at += 1
     size -= 1
-    if at < size:
-        last = heap_at(table, start + size)
-        key, item = last.key, last.item
-        if at > 0 and heap_at(table, start + ((at - 1) >> 1)).key > key:
-            sift_up(table, start, at, key, item)
-        else:
-            sift_down(table, start, size, at, key, item)
+    while True:  # the smaller child moves up, down to a leaf: without a branch that nothing predicts
+        child = 2 * at + 1
+        if child >= size:
+            break
+        child += heap_at(table, start + child + 1).key < heap_at(table, start + child).key
+        _move(table, start + child, start + at)
+        at = child
+    last = heap_at(table, start + size)
+    sift_up(table, start, at, last.key, last.item)
     return size
 
 
@@ -33,37 +37,18 @@ def sift_up(table, start, at, key, item):
     """Put (key, item) at `at` or above, moving larger ones down."""
     while at > 0:
         above = (at - 1) >> 1
-        other = heap_at(table, start + above)
-        if other.key <= key:
+        if heap_at(table, start + above).key <= key:
             break
-        _put(table, start, at, other.key, other.item)
+        _move(table, start + above, start + at)
         at = above
-    _put(table, start, at, key, item)
-
-
-@inner
-def sift_down(table, start, size, at, key, item):
-    """Put (key, item) at `at` or below, moving smaller ones up."""
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap_at(table, start + child + 1).key < heap_at(table, start + child).key:
-            child += 1
-        other = heap_at(table, start + child)
-        if other.key >= key:
-            break
-        _put(table, start, at, other.key, other.item)
-        at = child
-    _put(table, start, at, key, item)
-
-
-@inner
-def _put(table, start, at, key, item):
     entry = heap_at(table, start + at)
     entry.key = key
     entry.item = item
-    heap_at(table, item).place = at
+
+
+@inner
+def _move(table, origin, to):
+    heap_at(table, to).key, heap_at(table, to).item = heap_at(table, origin).key, heap_at(table, origin).item
 
 
 @inner
@@ -75,9 +60,9 @@ def push_event(s, at, request):
         other = event_at(s.events, (place - 1) >> 1)
         if not _is_before(at, request, other):
             break
-        _move(s, place, other.at, other.request)
+        _place(s, place, other.at, other.request)
         place = (place - 1) >> 1
-    _move(s, place, at, request)
+    _place(s, place, at, request)
 
 
 @inner
@@ -97,9 +82,9 @@ def pop_event(s):
             other = event_at(s.events, child)
         if _is_before(at, request, other):
             break
-        _move(s, place, other.at, other.request)
+        _place(s, place, other.at, other.request)
         place = child
-    _move(s, place, at, request)
+    _place(s, place, at, request)
     return popped
 
 
@@ -109,7 +94,7 @@ def _is_before(at, request, other):
 
 
 @inner
-def _move(s, place, at, request):
+def _place(s, place, at, request):
     event = event_at(s.events, place)
     event.at = at
     event.request = request

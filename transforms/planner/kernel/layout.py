@@ -33,14 +33,14 @@ free; one that `is_off` takes no more arrivals."""
 
 SEAT = _record(
     f8="since since_low area area_low",
-    i8="base joined shared held tokens ids",
-    i4="request target computed chunk made previous next is_decoding may_pin",
+    i8="base joined shared held tokens ids request target computed chunk made previous next",
+    i4="is_decoding may_pin",
 )
 """One running request. Decoding: `base` + the replica's counter = tokens with a slot in the next step. Prefilling:
-`computed` of `target` tokens. Lagging behind its end: `held` units and `tokens` since `since`."""
+`computed` of `target` tokens in `held` units. Lagging behind its end: `held` units and `tokens` since `since`."""
 
-SEAT_KIND = _record(f8="crossed crossed_low", i4="residue is_live")
-"""Per seat and kind: the residue class it is counted in, and Σ crossing times of that class when it joined."""
+SEAT_KIND = _record(f8="crossed crossed_low", i4="turn is_live")
+"""Per seat and kind: the class it is counted in, and Σ crossing times of that class when it joined."""
 
 REQUEST = _record(
     f8="arrived scheduled first_token end kv_tokens kv_units",
@@ -50,14 +50,14 @@ REQUEST = _record(
 )
 """One request: its result, and `next` in the waiting queue."""
 
-LISTS = _record(i4="vacant partial lagging")
+LISTS = _record(i8="vacant partial lagging")
 """Per seat, three lists of seats: vacant ones, unfinished prompts in the order of the running list, lagging ones."""
 
-HEAP = _record(i8="key", i4="item place")
-"""Entry i of a heap, and the place of item i in it."""
+HEAP = _record(i8="key item")
+"""Entry of a heap."""
 
-RESIDUE = _record(f8="crossed crossed_low", i8="count")
-"""One class of a replica and kind: sequences in it, Σ times at which they got a block."""
+CLASS = _record(f8="crossed crossed_low")
+"""One class of a replica and kind: Σ times at which it got a block. How many are in it stands in `class_counts`."""
 
 EVENT = _record(f8="at", i8="request")
 SAMPLE = _record(i8="running waiting used", f8="area")
@@ -78,9 +78,9 @@ REAL, WHOLE, COUNT, FLAG = _record(f8="v"), _record(i4="v"), _record(i8="v"), _r
 
 TABLES = {
     "kinds": KIND, "replicas": REPLICA, "seats": SEAT, "seat_kinds": SEAT_KIND, "requests": REQUEST, "lists": LISTS,
-    "end_heap": HEAP, "cap_heap": HEAP, "residues": RESIDUE, "events": EVENT, "samples": SAMPLE, "cache": CACHE,
-    "held_ids": FLAG, "homes": WHOLE, "causes": CAUSE, "pins": PIN, "arrived": REAL, "prompts": WHOLE, "outputs": WHOLE,
-    "requested": WHOLE, "sessions": WHOLE, "shared": WHOLE, "offsets": COUNT, "ids": WHOLE,
+    "end_heap": HEAP, "cap_heap": HEAP, "classes": CLASS, "class_counts": COUNT, "events": EVENT, "samples": SAMPLE,
+    "cache": CACHE, "held_ids": FLAG, "homes": WHOLE, "causes": CAUSE, "pins": PIN, "arrived": REAL, "prompts": WHOLE,
+    "outputs": WHOLE, "requested": WHOLE, "sessions": WHOLE, "shared": WHOLE, "offsets": COUNT, "ids": WHOLE,
 }  # fmt: skip
 """Every table by name; the field of WORLD with that name is its address."""
 
@@ -88,9 +88,9 @@ WORLD = _record(
     f8=" ".join(StepCosts._fields) + " timeout_s acceptance start_s end_s horizon_s pin_s link_s",
     i8="units fixed_units watermark_units seat_count budget max_model_len threshold lag drafts max_queued "
     "max_queued_tokens requested_rule closed_loop reserve_full lone_exempt failure_ends has_causes has_feedback "
-    "has_series replica_count router slack kind_count residue_count has_caps rows caching entries id_tokens id_units "
-    "hit_tokens hit_units pinning has_requested has_shared sample_count cursor event_count next_replica steps jumps "
-    "preempted on_count " + " ".join(TABLES),
+    "has_series replica_count router slack kind_count class_count has_caps rows caching entries id_tokens id_units "
+    "hit_tokens hit_units pinning has_requested has_shared is_begun sample_count cursor event_count next_replica steps "
+    "jumps preempted on_count " + " ".join(TABLES),
     u8="seed",
 )
 """One record: step costs, settings, where the replay stands between two calls, addresses of the tables."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push_event
 from transforms.planner.kernel.pins import abandon
@@ -24,7 +26,7 @@ NOT_SENT = 8
 @inner
 def follow(s, request, at, is_start):
     """Let the requests that this one's start (else its end) at `at` causes arrive after their delays."""
-    child = cause_at(s.causes, request).first_child
+    child = np.int64(cause_at(s.causes, request).first_child)
     while child >= 0:
         cause = cause_at(s.causes, child)
         if cause.from_start == is_start:
@@ -35,10 +37,10 @@ def follow(s, request, at, is_start):
 @inner
 def forget(s, request, from_starts):
     """Mark the requests that this one would have caused, and theirs, as never sent."""
-    stack = -1  # linked through `next`, which requests that have not arrived do not use
+    stack = np.int64(-1)  # linked through `next`, which requests that have not arrived do not use
     current, both = request, from_starts
     while True:
-        child = cause_at(s.causes, current).first_child
+        child = np.int64(cause_at(s.causes, current).first_child)
         while child >= 0:
             if both or not cause_at(s.causes, child).from_start:
                 request_at(s.requests, child).status = NOT_SENT
@@ -114,11 +116,11 @@ def expire(s, replica, number):
             return
         leave(s, replica, number, replica.head)
         replica.outstanding -= 1
-        ended(s, request, TIMED_OUT, now)
+        ended(s, request, np.int64(TIMED_OUT), now)
     while replica.waiting > 0:
         request = replica.wait_head
         if now < request_at(s.requests, request).arrived + s.timeout_s:
             return
         unqueue_first(s, replica, whole_at(s.prompts, request).v + request_at(s.requests, request).made)
         replica.outstanding -= 1
-        ended(s, request, TIMED_OUT, now)
+        ended(s, request, np.int64(TIMED_OUT), now)

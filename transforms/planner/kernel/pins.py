@@ -12,6 +12,8 @@ back. Both ways queue on one link of each replica.
 
 from __future__ import annotations
 
+import numpy as np
+
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.lru import SESSION, dereference_ids, link_last, unlink_entry
 from transforms.planner.kernel.samples import sample
@@ -37,7 +39,7 @@ def owner_of(s, request):
     """Request whose KV waits for this one; −1 for none."""
     if s.pinning == 0:
         return -1
-    owner = cause_at(s.causes, request).parent
+    owner = np.int64(cause_at(s.causes, request).parent)
     return owner if owner >= 0 and pin_at(s.pins, owner).child == request else -1
 
 
@@ -195,7 +197,7 @@ def abandon(s, request, at):
     owner = owner_of(s, request)
     if owner < 0:
         return
-    number = pin_at(s.pins, owner).replica
+    number = np.int64(pin_at(s.pins, owner).replica)
     rest(s, replica_at(s.replicas, number), number, at)
     if is_pinned(pin_at(s.pins, owner)):
         release(s, replica_at(s.replicas, number), number, owner)

@@ -1,8 +1,9 @@
-"""KV blocks: what a request holds, and what one more token each costs a whole batch, from counts of residue classes.
+"""KV blocks: what a request holds, and what one more token each costs a whole batch, from counts of classes.
 
 A decoding sequence needs a new block when its tokens less one are a multiple of the block. As all sequences advance
-together, the class (base − 1) mod block tells at which counter it will; `residues` has the sequences of each class, so
-no list is walked. A kind with a largest number of blocks drops a sequence from its class when it is full (caps).
+together, those of one class, (1 − base) mod block, do so whenever the counter mod block is that number: counts of the
+classes will do, and no list is walked. A kind with a largest number of blocks drops a sequence from its class when it
+is full (caps).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from transforms.planner.kernel.clock import added
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.heap import push, removed
-from transforms.planner.kernel.tables import heap_at, kind_at, residue_at, seat_kind_at
+from transforms.planner.kernel.tables import class_at, count_at, heap_at, kind_at, seat_kind_at
 
 
 @inner
@@ -22,7 +23,7 @@ def blocks_of(kind, tokens):
 
 
 @inner
-def residue_of(kind, number):
+def turn_of(kind, number):
     """`number` mod block, 0 … block − 1 for negative ones too."""
     if kind.shift >= 0:
         return number & (kind.block - 1)
@@ -52,9 +53,13 @@ def step_units(s, replica, number):
     total = -replica.over
     for g in range(s.kind_count):
         kind = kind_at(s.kinds, g)
-        start = (number * s.kind_count + g) * s.residue_count
-        for back in range(min(replica.advanced, kind.block)):
-            total += residue_at(s.residues, start + residue_of(kind, back - replica.counter)).count * kind.units
+        start = (number * s.kind_count + g) * s.class_count
+        found = count_at(s.class_counts, start + turn_of(kind, replica.counter)).v
+        back = 1
+        while back < replica.advanced and back < kind.block:
+            found += count_at(s.class_counts, start + turn_of(kind, replica.counter - back)).v
+            back += 1
+        total += found * kind.units
     return total
 
 
@@ -64,15 +69,17 @@ def further_units(s, replica, number, steps):
     total = 0
     for g in range(s.kind_count):
         kind = kind_at(s.kinds, g)
-        start = (number * s.kind_count + g) * s.residue_count
-        rounds, rest = steps // kind.block, steps % kind.block
-        found = 0
-        if rounds > 0:
-            for residue in range(kind.block):
-                found += residue_at(s.residues, start + residue).count
-            found *= rounds
-        for ahead in range(1, rest + 1):
-            found += residue_at(s.residues, start + residue_of(kind, -(replica.counter + ahead))).count
+        start = (number * s.kind_count + g) * s.class_count
+        found, rest = 0, steps
+        if steps >= kind.block:
+            for turn in range(kind.block):
+                found += count_at(s.class_counts, start + turn).v
+            found *= steps // kind.block
+            rest = steps % kind.block
+        turn = turn_of(kind, replica.counter)
+        for _ in range(rest):
+            turn = turn + 1 if turn + 1 < kind.block else 0
+            found += count_at(s.class_counts, start + turn).v
         total += found * kind.units
     return total
 
@@ -82,7 +89,7 @@ def steps_that_fit(s, replica, number, most, room):
     """Steps (1 … most) until the decoding sequences need more than `room` units; the next one is paid for."""
     bound = 0
     for g in range(s.kind_count):
-        bound += ((most - 1) // kind_at(s.kinds, g).block + 1) * kind_at(s.kinds, g).units
+        bound += blocks_of(kind_at(s.kinds, g), most) * kind_at(s.kinds, g).units
     if bound * replica.decoding <= room:
         return most
     low, high = 1, most
@@ -97,48 +104,48 @@ def steps_that_fit(s, replica, number, most, room):
 
 @once
 def note_crossings(s, replica, number, steps, first, slope):
-    """Add to each class the times at which it gets a block in the coming `steps` steps; units of all but the first.
+    """Add to each class the times at which it gets a block in the coming `steps` steps.
 
     Steps take first, first + slope, … seconds. With speculation several classes get one in the same step.
     """
-    total = 0
     for g in range(s.kind_count):
         kind = kind_at(s.kinds, g)
-        start = (number * s.kind_count + g) * s.residue_count
+        start = (number * s.kind_count + g) * s.class_count
         if replica.advanced > 1:
             for back in range(min(replica.advanced, kind.block)):
-                _note(s, start + residue_of(kind, back - replica.counter), replica.clock, replica.clock_low)
+                _note(s, start + turn_of(kind, replica.counter - back), replica.clock, replica.clock_low)
             continue
-        residue, offset = residue_of(kind, -replica.counter), 0.0
+        turn = turn_of(kind, replica.counter)
         for j in range(min(steps, kind.block)):
-            place = start + residue
-            count = residue_at(s.residues, place).count
-            if count > 0:  # nobody reads the times of an empty class
-                _note(s, place, replica.clock, replica.clock_low + offset)
-                more = (steps - 1 - j) // kind.block if steps > kind.block else 0
-                total += count * (more + (j > 0)) * kind.units
-                if more > 0:
-                    _note_rounds(s, place, replica, kind.block, j, more, first, slope)
-            residue = residue - 1 if residue > 0 else kind.block - 1
-            offset += first + slope * j
-    return total
+            offset = j * first + slope * (0.5 * j * (j - 1))
+            _note(s, start + turn, replica.clock, replica.clock_low + offset)
+            turn = turn + 1 if turn + 1 < kind.block else 0
+        if steps > kind.block:
+            _note_rounds(s, replica, start, kind, steps, first, slope)
 
 
 @inner
 def _note(s, place, high, low):
-    own = residue_at(s.residues, place)
+    own = class_at(s.classes, place)
     own.crossed, own.crossed_low = added(own.crossed, own.crossed_low + low, high)
 
 
 @inner
-def _note_rounds(s, place, replica, block, j, more, first, slope):
-    """Add Σ over i = 1 … more of the begin of step j + i·block."""
-    ones = more * (more + 1) // 2
-    squares = more * (more + 1) * (2 * more + 1) // 6
-    steps = more * j + block * ones
-    pairs = more * j * j + 2 * j * block * ones + block * block * squares
-    _note(s, place, more * replica.clock, more * replica.clock_low)
-    _note(s, place, first * steps + slope * 0.5 * (pairs - steps), 0.0)
+def _note_rounds(s, replica, start, kind, steps, first, slope):
+    """Add what the classes get after the first `block` steps: Σ over i = 1 … of the begin of step j + i·block."""
+    turn, block = turn_of(kind, replica.counter), kind.block
+    for j in range(min(block, steps - block)):
+        place = start + turn
+        turn = turn + 1 if turn + 1 < block else 0
+        if count_at(s.class_counts, place).v == 0:  # nobody reads the times of an empty class
+            continue
+        more = (steps - 1 - j) // block
+        ones = more * (more + 1) // 2
+        squares = more * (more + 1) * (2 * more + 1) // 6
+        begun = more * j + block * ones
+        pairs = more * j * j + 2 * j * block * ones + block * block * squares
+        _note(s, place, more * replica.clock, more * replica.clock_low)
+        _note(s, place, first * begun + slope * 0.5 * (pairs - begun), 0.0)
 
 
 @once
@@ -155,11 +162,10 @@ def join_classes(s, replica, number, seat, place):
         if slots - 1 >= kind.most * kind.block:
             continue
         own.is_live = 1
-        own.residue = residue_of(kind, seat.base + s.drafts - 1)
-        at = (number * s.kind_count + g) * s.residue_count + own.residue
-        residue = residue_at(s.residues, at)
-        residue.count += 1
-        own.crossed, own.crossed_low = residue.crossed, residue.crossed_low
+        own.turn = turn_of(kind, 1 - seat.base - s.drafts)
+        at = (number * s.kind_count + g) * s.class_count + own.turn
+        count_at(s.class_counts, at).v += 1
+        own.crossed, own.crossed_low = class_at(s.classes, at).crossed, class_at(s.classes, at).crossed_low
         if replica.advanced > 1:
             early = blocks_of(kind, slots - 1) - blocks_of(kind, slots - replica.advanced)
             replica.over += early * kind.units
@@ -177,10 +183,10 @@ def leave_class(s, replica, number, item, g):
     if own.is_live != 1:
         return
     own.is_live = 0
-    at = (number * s.kind_count + g) * s.residue_count + own.residue
-    residue = residue_at(s.residues, at)
-    residue.count -= 1
-    own.crossed = (residue.crossed - own.crossed) + (residue.crossed_low - own.crossed_low)
+    at = (number * s.kind_count + g) * s.class_count + own.turn
+    count_at(s.class_counts, at).v -= 1
+    crossed = class_at(s.classes, at)
+    own.crossed = (crossed.crossed - own.crossed) + (crossed.crossed_low - own.crossed_low)
     own.crossed_low = 0.0
     if s.has_caps and kind_at(s.kinds, g).most < (1 << 30):
         start = number * s.seat_count * s.kind_count
@@ -198,14 +204,15 @@ def drop_full(s, replica, number):
 
 @once
 def decode_unit_s(s, replica, seat, place, span):
-    """∫ units dt over the decode of a sequence that has left its classes, `span` seconds long and ending now."""
+    """(∫ units dt, units held) of the decode, `span` seconds long and ending now, of a sequence out of its classes."""
     first = seat.target + s.drafts
     last = slots_held(s, replica, seat)
-    total = s.fixed_units * span
+    total, held = s.fixed_units * span, s.fixed_units
     for g in range(s.kind_count):
         kind = kind_at(s.kinds, g)
         before, after = min(blocks_of(kind, first), kind.most), min(blocks_of(kind, last), kind.most)
         gained = after - before
+        held += after * kind.units
         own = seat_kind_at(s.seat_kinds, place * s.kind_count + g)
         total += kind.units * (before * span + ((gained * replica.clock - own.crossed) + gained * replica.clock_low))
-    return total
+    return total, held

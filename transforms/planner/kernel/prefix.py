@@ -7,6 +7,8 @@ the next request of the session takes them over. `free` counts evictable units a
 
 from __future__ import annotations
 
+import numpy as np
+
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, dereference_ids, link_last, unlink_entry
 from transforms.planner.kernel.pins import (
@@ -76,7 +78,7 @@ def take_found(s, replica, number, seat, tokens, ids):
     if s.caching == SESSION:
         session = whole_at(s.sessions, seat.request).v
         if s.pinning and session >= 0 and cache_at(s.cache, start + session).references > 0:
-            release(s, replica, number, cache_at(s.cache, start + session).next)
+            release(s, replica, number, np.int64(cache_at(s.cache, start + session).next))
         if session >= 0 and cache_at(s.cache, start + session).references == 0:
             entry = cache_at(s.cache, start + session)
             unlink_entry(s, replica, start, session)
@@ -148,7 +150,7 @@ def _leave_session(s, replica, start, session, tokens):
     """Leave a session's whole blocks evictable in place of what it left before."""
     entry = cache_at(s.cache, start + session)
     if s.pinning and entry.references > 0:
-        release(s, replica, start // s.entries, entry.next)
+        release(s, replica, start // s.entries, np.int64(entry.next))
     if entry.references == 0:
         unlink_entry(s, replica, start, session)
         replica.cached -= entry.tokens // s.hit_tokens * s.hit_units

@@ -33,7 +33,7 @@ def outstanding(replica, at):
 def next_on(s, number):
     """Replica `number`, or the next in turn that takes arrivals."""
     while replica_at(s.replicas, number).is_off:
-        number = (number + 1) % s.replica_count
+        number = number + 1 if number + 1 < s.replica_count else 0
     return number
 
 
@@ -73,7 +73,7 @@ def longest_prefix(s, request, at):
     for number in range(s.replica_count):
         if replica_at(s.replicas, number).is_off:
             continue
-        tokens, _, _ = found(s, number, request, whole_at(s.prompts, request).v)
+        tokens, _, _ = found(s, number, request, np.int64(whole_at(s.prompts, request).v))
         own = outstanding(replica_at(s.replicas, number), at)
         if tokens > most or (tokens == most and (own < count or (own == count and number == fewest))):
             best, most, count = number, tokens, own
@@ -86,7 +86,7 @@ def route(s, request, at):
     number = 0
     if s.router == ROUND_ROBIN:
         number = next_on(s, s.next_replica)
-        s.next_replica = (number + 1) % s.replica_count
+        s.next_replica = number + 1 if number + 1 < s.replica_count else 0
     elif s.router == RANDOM:
         number = drawn_on(s, request)
     elif (

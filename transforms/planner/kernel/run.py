@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.planner.kernel.compiled import entry, once
+from transforms.planner.kernel.compiled import entry, inner, once
 from transforms.planner.kernel.heap import pop_event, push_event
 from transforms.planner.kernel.outcome import follow, refuse
 from transforms.planner.kernel.pins import LOADED, LOADING, NONE, OFFLOAD, claim, owner_of, rest
@@ -25,6 +25,10 @@ IGNORE, REJECT = 0, 1
 def run(world):
     """DONE once every request has ended, PAUSED where the horizon was reached first."""
     s = world[0]
+    if s.has_feedback and not s.is_begun:
+        for request in range(s.rows):
+            blank(s, request)
+    s.is_begun = 1
     while True:
         from_event, at = next_arrival(s)
         limit = min(at, s.horizon_s)
@@ -41,7 +45,19 @@ def run(world):
         else:
             request = s.cursor
             s.cursor += 1
+            if not s.has_feedback:
+                blank(s, request)
         arrive(s, request, at)
+
+
+@inner
+def blank(s, request):
+    """Make a request's record that of one that has not arrived: as it does, or all at first where others look at it."""
+    own = request_at(s.requests, request)
+    own.arrived = own.scheduled = own.first_token = own.end = np.nan
+    own.kv_tokens = own.kv_units = 0.0
+    own.made = own.next = own.preemptions = own.cached = own.status = 0
+    own.replica = -1
 
 
 @once
@@ -94,10 +110,10 @@ def arrive(s, request, at):
     """Let a request come in at time `at`: into a replica's queue, or refused."""
     own, owner = request_at(s.requests, request), owner_of(s, request)
     own.arrived = at
-    prompt = whole_at(s.prompts, request).v
+    prompt = np.int64(whole_at(s.prompts, request).v)
     if owner >= 0 and pin_at(s.pins, owner).state == LOADING:
         pin_at(s.pins, owner).state = LOADED
-        number, status = pin_at(s.pins, owner).replica, 0
+        number, status = np.int64(pin_at(s.pins, owner).replica), 0
     else:
         status = refusal(s, request, prompt)
         if status > 0:
@@ -134,7 +150,7 @@ def fetch(s, request, owner, number, at):
     claim(s, request, owner, number, at)
     if s.pinning != OFFLOAD or pin.state != NONE or pin.copied == 0 or pin.replica != number:
         return False
-    prompt = whole_at(s.prompts, request).v
+    prompt = np.int64(whole_at(s.prompts, request).v)
     here, _, _ = found(s, number, request, prompt)
     pin.state = LOADED
     whole, _, _ = found(s, number, request, prompt)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from transforms.planner.kernel.clock import series_sum
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.pool import residue_of
-from transforms.planner.kernel.tables import kind_at, residue_at, sample_at
+from transforms.planner.kernel.pool import turn_of
+from transforms.planner.kernel.tables import count_at, kind_at, sample_at
 
 
 @once
@@ -17,8 +17,8 @@ def sample(s, replica, number, steps, first, slope):
         if j > 0:
             for g in range(s.kind_count):
                 kind = kind_at(s.kinds, g)
-                place = (number * s.kind_count + g) * s.residue_count
-                used += residue_at(s.residues, place + residue_of(kind, -(replica.counter + j))).count * kind.units
+                place = (number * s.kind_count + g) * s.class_count
+                used += count_at(s.class_counts, place + turn_of(kind, replica.counter + j)).v * kind.units
         end = (replica.clock - s.start_s) + (series_sum(j + 1, first, slope) + replica.clock_low)
         at = min(int(begin), s.sample_count - 1)
         if at == begin and at > 0:

@@ -107,8 +107,7 @@ def chunk_units(s, replica, number):
     for at in range(number * s.seat_count, number * s.seat_count + replica.partials):
         seat = seat_at(s.seats, lists_at(s.lists, at).partial)
         if seat.chunk > 0:
-            slots = seat.computed + s.drafts
-            total += units_of(s, slots + seat.chunk) - units_of(s, slots)
+            total += units_of(s, seat.computed + s.drafts + seat.chunk) - seat.held
     return total
 
 
@@ -136,6 +135,7 @@ def compute_chunk(s, replica, number, seat):
         return
     before = seat.computed
     seat.computed = before + seat.chunk
+    seat.held = units_of(s, seat.computed + s.drafts)
     replica.prefill += seat.chunk
     replica.prefill_pairs += seat.chunk * (before + 0.5 * (seat.chunk + 1))
     replica.prefill_context += seat.computed

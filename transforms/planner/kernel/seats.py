@@ -124,14 +124,15 @@ def stop_decoding(s, replica, number, place):
     else:
         area = (replica.area - seat.area) + (replica.area_low - seat.area_low)
         request.kv_tokens += seat.base * span + area
-        request.kv_units += decode_unit_s(s, replica, seat, place, span)
+        unit_s, seat.held = decode_unit_s(s, replica, seat, place, span)
+        request.kv_units += unit_s
     seat.tokens = seat.base + replica.counter - 1
-    seat.held = units_of(s, slots_held(s, replica, seat))
 
 
 @inner
 def _forget_early(s, replica, seat):
     """Undo what join_classes noted for a sequence that leaves before its first decode step."""
+    seat.held = units_of(s, slots_held(s, replica, seat))
     slots = seat.base + replica.counter + s.drafts
     for g in range(s.kind_count):
         kind = kind_at(s.kinds, g)
@@ -152,7 +153,6 @@ def stop_prefill(s, replica, number, place):
         lists_at(s.lists, later).partial = lists_at(s.lists, later + 1).partial
     seat = seat_at(s.seats, place)
     seat.tokens = seat.computed
-    seat.held = units_of(s, seat.computed + s.drafts)
 
 
 @inner
@@ -208,5 +208,4 @@ def end_lag(s, replica, number, count):
 def compensate(replica, seconds, counter_sum):
     """Move the clock by `seconds`, in which ∫ counter dt grew by counter·seconds + counter_sum."""
     replica.clock, replica.clock_low = added(replica.clock, replica.clock_low, seconds)
-    replica.area, replica.area_low = added(replica.area, replica.area_low, replica.counter * seconds)
-    replica.area, replica.area_low = added(replica.area, replica.area_low, counter_sum)
+    replica.area, replica.area_low = added(replica.area, replica.area_low, replica.counter * seconds + counter_sum)

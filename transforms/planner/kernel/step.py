@@ -8,7 +8,7 @@ from transforms.planner.kernel.clock import series_sum, steps_before, steps_unti
 from transforms.planner.kernel.compiled import inner, once
 from transforms.planner.kernel.outcome import complete, expire
 from transforms.planner.kernel.pins import release_expired
-from transforms.planner.kernel.pool import note_crossings, steps_that_fit, units_of
+from transforms.planner.kernel.pool import further_units, note_crossings, steps_that_fit
 from transforms.planner.kernel.prefix import evict
 from transforms.planner.kernel.samples import sample
 from transforms.planner.kernel.schedule import is_too_early, schedule
@@ -78,7 +78,7 @@ def execute(s, replica, number, until):
         seat = seat_at(s.seats, lists_at(s.lists, at).partial)
         request = request_at(s.requests, seat.request)
         request.kv_tokens += seat.computed * seconds
-        request.kv_units += units_of(s, seat.computed + drafts) * seconds
+        request.kv_units += seat.held * seconds
     move(s, replica, number, steps, first, slope, seconds)
     s.steps += steps
     s.jumps += 1
@@ -87,6 +87,8 @@ def execute(s, replica, number, until):
 @once
 def jump(s, replica, number, until, first, slope):
     """Steps (≥ 1) in which no request ends, nobody arrives or leaves, and no block is lacking."""
+    if replica.clock + (first + replica.clock_low) >= until:
+        return 1
     steps = (heap_at(s.end_heap, number * s.seat_count).key >> KEY_SHIFT) - replica.counter
     if replica.caps > 0:
         steps = min(steps, heap_at(s.cap_heap, number * s.seat_count * s.kind_count).key - replica.counter)
@@ -107,7 +109,9 @@ def jump(s, replica, number, until, first, slope):
 @once
 def move(s, replica, number, steps, first, slope, seconds):
     """Move the clock, the sums over time and all lengths by `steps` steps."""
-    replica.free -= note_crossings(s, replica, number, steps, first, slope)
+    note_crossings(s, replica, number, steps, first, slope)
+    if steps > 1:
+        replica.free -= further_units(s, replica, number, steps - 1)
     replica.peak = max(replica.peak, s.units - replica.free)
     if replica.cached > replica.free:
         evict(s, replica, number)
@@ -143,7 +147,6 @@ def finish(s, replica, number):
             request.first_token = replica.clock
         if seat.made >= output_limit(s, seat.request):
             seat.tokens = seat.computed
-            seat.held = units_of(s, seat.computed + s.drafts)
             complete(s, replica, number, place)
         else:
             start_decoding(s, replica, number, place)

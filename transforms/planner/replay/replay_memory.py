@@ -48,7 +48,7 @@ def _addressed(world: NDArray[np.void], tables: dict[str, NDArray[Any]]) -> Memo
 
 
 def _tables(trace: TraceColumns, settings: Settings, world: np.void) -> dict[str, NDArray[Any]]:
-    """Tables the kernel writes, empty: R replicas × Q seats × G kinds × B residue classes."""
+    """Tables the kernel writes, empty: R replicas × Q seats × G kinds × B classes."""
     places = settings.replicas * settings.max_num_seqs
     kinds = len(settings.pool.block_tokens)
     sizes = {
@@ -59,16 +59,17 @@ def _tables(trace: TraceColumns, settings: Settings, world: np.void) -> dict[str
         "lists": places,
         "end_heap": places,
         "cap_heap": places * kinds if world["has_caps"] else 0,
-        "residues": settings.replicas * kinds * int(world["residue_count"]),
+        "classes": settings.replicas * kinds * int(world["class_count"]),
+        "class_counts": settings.replicas * kinds * int(world["class_count"]),
         "events": _most_pending(trace, settings),
         "samples": 0,
+        "requests": trace.rows,
         "cache": settings.replicas * int(world["entries"]),
         "held_ids": len(trace.block_ids) if settings.caching == Caching.BLOCK_IDS else 0,
         "homes": _sessions(trace),
         "pins": trace.rows if world["pinning"] else 0,
     }
     tables = {name: np.zeros(size, dtype=layout.TABLES[name]) for name, size in sizes.items()}
-    tables["requests"] = _blank_requests(trace.rows)
     tables["lists"]["vacant"] = np.arange(places)
     tables["cache"]["references"] = -1
     tables["homes"]["v"] = -1
@@ -76,14 +77,6 @@ def _tables(trace: TraceColumns, settings: Settings, world: np.void) -> dict[str
     _fill_kinds(tables["kinds"], settings)
     _fill_replicas(tables["replicas"], settings)
     return tables
-
-
-def _blank_requests(rows: int) -> NDArray[np.void]:
-    """Requests that have not arrived; one copy of bytes, since filling column by column is slow for millions."""
-    blank = np.zeros(1, dtype=layout.REQUEST)
-    blank["arrived"] = blank["scheduled"] = blank["first_token"] = blank["end"] = np.nan
-    blank["replica"] = -1
-    return np.frombuffer(bytearray(blank.tobytes()) * rows, dtype=layout.REQUEST)
 
 
 def _world(trace: TraceColumns, settings: Settings, costs: StepCosts) -> NDArray[np.void]:
@@ -104,7 +97,7 @@ def _world(trace: TraceColumns, settings: Settings, costs: StepCosts) -> NDArray
         has_feedback=has_causes or settings.closed_loop_requests > 0, has_series=settings.series,
         replica_count=settings.replicas, on_count=settings.replicas, router=settings.router,
         slack=settings.affinity_slack_requests,
-        kind_count=len(pool.block_tokens), residue_count=max(pool.block_tokens, default=1),
+        kind_count=len(pool.block_tokens), class_count=max(pool.block_tokens, default=1),
         has_caps=any(most < NO_LIMIT for most in pool.max_blocks),
         has_requested=len(trace.requested_tokens) > 0, has_shared=len(trace.shared_tokens) > 0,
     )  # fmt: skip
