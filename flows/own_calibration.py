@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.calibrations import calibration_document, parameter_table, rounded, write_calibrations
@@ -22,10 +23,10 @@ from transforms.planner.steps.parameter_space import merged_overheads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from flows.replay_flags import Asked
     from flows.replay_site import ReplaySite
+    from transforms.fleet import Source
 
 
 def read_calibration(path: Path, site: ReplaySite, *, is_carried: bool = False) -> ReplaySite:
@@ -54,7 +55,8 @@ def calibrate_results(
     """
     use_kernel_cache(print_note)
     site = replay_site(asked.site, home)
-    runs = [_run(path, form, asked, site) for path in paths]
+    sources = [asked.source(form, str(path)) for path in paths]
+    runs = [_run(source, asked, site) for source in sources]
     try:
         fit = fitted(runs, site.work, site.parameters, site.engine.speculative_tokens)
     except InputError as error:
@@ -63,7 +65,10 @@ def calibrate_results(
     document |= {"engine_version": site.engine.version or "newest", "start": site.source, "seed": asked.options.seed}
     document |= fit_document(fit) | {"parameters": parameter_table(fit.parameters.step)}
     document["start_parameters"] = parameter_table(merged_overheads(site.parameters, site.work).step)
-    document["sources"] = [{"file": path.name, "format": form, "sha256": _sha256(path)} for path in paths]
+    document["sources"] = [
+        {"file": path.name, "format": source.format, "sha256": _sha256(path)}
+        for path, source in zip(paths, sources, strict=True)
+    ]
     output = output or _usual_path(site, home)
     write_calibrations(document, output)
     table = document["parameters"] | document["replay"]
@@ -84,10 +89,10 @@ def _usual_path(site: ReplaySite, home: Path) -> Path:
     return folder / ("--".join(names) + ".toml")
 
 
-def _run(path: Path, form: str, asked: Asked, site: ReplaySite) -> Run:
+def _run(source: Source, asked: Asked, site: ReplaySite) -> Run:
     """The load of one results file as it arrived, with its logged times."""
-    reading = read_rows(path, asked.source(form, str(path)))
-    trace = replay_trace(reading.rows, str(path), asked.options.seed, is_causal=False)
+    reading = read_rows(Path(source.path), source)
+    trace = replay_trace(reading.rows, source.path, asked.options.seed, is_causal=False)
     return Run(trace, replay_settings(site.engine, asked.options, site.pool.pool, site.max_model_len, trace))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.reading.formats import with_defaults
+from flows.reading.formats import AUTO, with_defaults
+from flows.reading.look import look
+from flows.reading.recognise import recognised
 from flows.replay_site import SiteQuestion
 from transforms.errors import ConfigError
 from transforms.fleet import Engine, Source
@@ -38,8 +41,14 @@ class Asked:
     source_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def source(self, form: str, path: str) -> Source:
-        """The file at `path` as a source of format `form`; stamps without a zone are UTC: their distances count."""
-        source = with_defaults(Source(format=form, path=path, **self.source_settings))
+        """The file at `path` as a source of format `form`, or of the one it is in where that is auto.
+
+        Stamps without a zone are UTC: their distances count. InputError where no format fits the file, or two do.
+        """
+        source = Source(format=form, path=path, **self.source_settings)
+        if form == AUTO:
+            source = recognised(look(Path(path)), source)
+        source = with_defaults(source)
         return source if source.timezone else replace(source, timezone="UTC")
 
 

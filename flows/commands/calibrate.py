@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ResultsArgument = Annotated[
     list[Path] | None, typer.Argument(metavar="RESULTS…", help="Logs or benchmark results of one deployment.")
 ]
-FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the results.")]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the results, or auto.")]
 ModelOption = Annotated[str | None, typer.Option("--model", help="Path of a config.json, or a catalog id.")]
 GpuOption = Annotated[str | None, typer.Option("--gpu", help="GPU of the catalog.")]
 PointsOption = Annotated[Path | None, typer.Option("--points", help="CSV of measured benchmark points instead.")]

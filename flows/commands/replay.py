@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TraceOption = Annotated[Path, typer.Option("--trace", help="File of requests.")]
-FormatOption = Annotated[str, typer.Option("--format", help="Format of the file.")]
+FormatOption = Annotated[str, typer.Option("--format", help="Format of the file, or auto.")]
 ModelOption = Annotated[str, typer.Option("--model", help="Path of a config.json, or a catalog id.")]
 GpuOption = Annotated[str, typer.Option("--gpu", help="GPU of the catalog.")]
 BlocksOption = Annotated[

@@ -44,9 +44,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return run
 
 
-def engine(shared_dir: Path, name: str) -> list[str]:
+def engine(shared_dir: Path, name: str, form: str = "vllm-measured") -> list[str]:
     config = shared_dir / "traces/vllm-measured" / name / "Llama-3.1-8B/config.json"
-    return ["--format", "vllm-measured", "--model", str(config), "--engine-version", "0.19.0", *RUNS[name],
+    return ["--format", form, "--model", str(config), "--engine-version", "0.19.0", *RUNS[name],
             "--max-num-batched-tokens", "2048", "--json"]  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_a_fit_to_the_first_half_predicts_the_second(
 ) -> None:
     rows, fit = log_of(shared_dir, name), tmp_path / "fit.toml"
     half, whole = written(tmp_path / "half.jsonl", first_half(rows)), written(tmp_path / "whole.jsonl", rows)
-    found = command("calibrate", half, *engine(shared_dir, name), "--output", fit)
+    found = command("calibrate", half, *engine(shared_dir, name, "auto"), "--output", fit)
     assert found["provenance"] == "calibrated"
     assert (found["fit_requests"], found["holdout_requests"]) == (75, 75)
     assert found["holdout_error_ratio"]["tpot_s"] < 0.08
