@@ -16,6 +16,7 @@ from flows.whole_file import whole_file
 from transforms.errors import ConfigError
 from transforms.planner.replay.closed_curve import closed_curve
 from transforms.planner.replay.engine import replay
+from transforms.planner.replay.near_saturation import near_saturation
 from transforms.planner.replay.rate_scaling import scaled
 from transforms.planner.replay.replay_settings import replay_settings
 from transforms.planner.replay.replay_summary import request_table, series_table, summary
@@ -70,6 +71,7 @@ def answer_replay(question: ReplayQuestion, home: Path) -> dict[str, Any]:
         write_aside(series_table(result.series), question.timeseries)
     found = summary(result, site.pool, trace.columns.parent) | {"wall_s": wall_s} | _about(site, trace, result)
     quiet = replace(settings, series=False)
+    found["near_saturation"] = near_saturation(trace, quiet, site.costs, result, question.options.seed)
     if question.concurrency:
         found["closed_loop"] = closed_curve(trace, quiet, site.costs, question.concurrency)
     if question.is_rate_asked:

@@ -99,19 +99,21 @@ def replay(
 
 def replay_lines(found: Mapping[str, Any]) -> list[str]:
     """Lines on a replay: the verdict, who was served, latencies, KV."""
-    backlog, rate = found["backlog"], found.get("sustainable")
+    backlog, rate, near = found["backlog"], found.get("sustainable"), found.get("near_saturation")
+    word = " to ".join(near["verdicts"]) if near else found["verdict"]
     growth = [f"{backlog[f'growth_{end}_requests_per_s']:+.3g}" for end in ("low", "high")]
     waiting = (
         f"{backlog['peak_waiting_requests']:,.0f} waiting at most, {backlog['end_waiting_requests']:,.0f} at the end"
     )
-    lines = [
-        f"{found['model']} on {found['gpu']}: {found['verdict']} ({waiting}; trend {' to '.join(growth)} requests/s)"
-    ]
+    lines = [f"{found['model']} on {found['gpu']}: {word} ({waiting}; trend {' to '.join(growth)} requests/s)"]
     counts = ("completed", "rejected", "timed_out", "not_sent", "preemptions")
     told = ", ".join(f"{found[name]:,} {name.replace('_', ' ')}" for name in counts)
     lines.append(f"{found['requests']:,} requests in {found['makespan_s']:,.0f} s: {told}")
     measures = ("queue_s", "prefill_s", "ttft_s", "tpot_s", "e2e_s")
-    lines += [f"{name:10s}" + "  ".join(f"{k} {_shown(v)}" for k, v in found[name].items()) for name in measures]
+    shown = near["latencies"] if near else found
+    lines += [f"{name:10s}" + "  ".join(f"{k} {_shown(v)}" for k, v in shown[name].items()) for name in measures]
+    if near:
+        lines.append(f"near saturation: from … to over {near['replays']} replays, each begun at another moment")
     lines.append(f"KV peak {found['kv_peak_ratio']:.1%}; step times {found['provenance']}: {found['step_time_source']}")
     lines += [
         f"closed loop of {row['concurrency_requests']}: {row['requests_per_s']:.4g} requests/s, "
@@ -125,5 +127,8 @@ def replay_lines(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _shown(value: float | None) -> str:
+def _shown(value: float | list[float] | None) -> str:
+    """A figure, or both ends of an interval."""
+    if isinstance(value, list):
+        return f"{value[0]:.4g} to {value[1]:.4g}"
     return "-" if value is None else f"{value:.4g}"

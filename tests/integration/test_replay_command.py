@@ -186,7 +186,7 @@ ASKED = ("--format", "mooncake", "--model", "meta-llama/Llama-3.1-8B-Instruct", 
 
 def test_settings_reach_the_engine_and_the_options(command: Command, trace: Path) -> None:
     plain = command("replay", "--trace", trace, *ASKED)
-    assert (plain["completed"], plain["verdict"]) == (200, "stable")
+    assert (plain["completed"], plain["verdict"], plain["near_saturation"]) == (200, "stable", None)
     assert plain["ttft_all_s"] == plain["ttft_s"]
     short = command("replay", "--trace", trace, *ASKED, "--set", "max_model_len=700")
     assert short["rejected_by_reason"] == {"prompt_too_long": 100}
@@ -212,6 +212,17 @@ def test_the_closed_loop_and_the_sustainable_rate_stand_beside_the_open_loop(com
     rate = found["sustainable"]
     assert 10 < rate["low_requests_per_s"] <= rate["high_requests_per_s"] * 1.05
     assert found["verdict"] == "stable"
+
+
+def test_near_saturation_stand_intervals_over_where_the_trace_is_begun(command: Command, trace: Path) -> None:
+    busy = ("replay", "--trace", trace, *ASKED, "--set", "max_num_seqs=1")
+    found = command(*busy)
+    near = found["near_saturation"]
+    assert (near["replays"], sum(near["verdicts"].values())) == (5, 5)
+    assert found["verdict"] in near["verdicts"]
+    low, high = near["latencies"]["ttft_s"]["p95"]
+    assert low <= found["ttft_s"]["p95"] <= high
+    assert low < high
 
 
 def test_a_busier_trace_is_made_of_whole_sessions_by_seed(command: Command, trace: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from transforms.canonical import SCHEMA
 from transforms.errors import InputError
-from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.rate_scaling import rotated, scaled
 from transforms.planner.replay.replay_trace import replay_trace
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
@@ -158,6 +158,15 @@ def test_less_traffic_leaves_out_whole_sessions_and_moves_none():
     assert less.columns.rows == pytest.approx(100, rel=0.4)
     assert (less.columns.parent >= 0).sum() * 2 == less.columns.rows
     assert set(less.columns.arrived_s) <= set(trace.columns.arrived_s)
+
+
+def test_a_trace_begun_elsewhere_is_the_same_sessions_in_another_order():
+    trace = replay_trace(sessions(40), "t")
+    other = rotated(trace, 105.0)  # the sixth session is running then, the seventh comes next
+    assert other.request_id.to_list() == trace.request_id.to_list()[12:] + trace.request_id.to_list()[:12]
+    starts = other.columns.arrived_s[other.columns.parent < 0]
+    assert starts.tolist() == pytest.approx(np.arange(15.0, 400.0, 20.0).tolist())
+    assert other.columns.parent[1::2].tolist() == list(range(0, 40, 2))
 
 
 def test_compressing_brings_arrivals_together_and_leaves_waits():

@@ -35,6 +35,20 @@ def scaled(trace: ReplayTrace, factor: float, mode: str = "sessions", seed: int 
     return _in_order(trace, rows, copy, arrived_s)
 
 
+def rotated(trace: ReplayTrace, start_s: float) -> ReplayTrace:
+    """`trace` begun `start_s` after its first arrival: sessions that began before come, whole, after all others.
+
+    Between its last arrival and its first one there is then the mean gap.
+    """
+    arrived_s, count = trace.columns.arrived_s, trace.columns.rows
+    whole_s = float(arrived_s[-1]) * count / max(count - 1, 1)
+    units, numbers = np.unique(trace.unit, return_inverse=True)
+    first_s = _first_s(arrived_s, numbers, len(units))[numbers]
+    moved_s = arrived_s + np.where(first_s < start_s, whole_s, 0.0) - start_s
+    rows = np.lexsort((np.arange(count), moved_s))
+    return _in_order(trace, rows, np.zeros(count, dtype=np.int64), moved_s[rows])
+
+
 def copies_of(
     arrived_s: NDArray[np.float64], unit: NDArray[np.int64], factor: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
