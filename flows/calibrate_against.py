@@ -11,9 +11,9 @@ from flows.catalog import load_catalog
 from flows.commands.opening import open_home_and_fleet
 from flows.deployments import place
 from flows.kernel_cache import use_kernel_cache
-from flows.plan import site_of
 from flows.printing import print_note
 from flows.reading.rows import read_rows
+from flows.sites import site_of
 from transforms.errors import ConfigError, InputError, nearest
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.load_test import compared

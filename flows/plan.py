@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-from datetime import timedelta
+from concurrent.futures import as_completed
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from flows.build import rebuild_marts
-from flows.calibrations import calibration_files, calibration_path, deployment_calibration
+from flows.calibrations import calibration_files, calibration_path
 from flows.damage import plan_damage_named
 from flows.deployments import deployment_row, place
 from flows.facts_id import code_sha256, has_current_facts
 from flows.kernel_cache import use_kernel_cache
 from flows.lake import manifest_path
 from flows.lake_files import write_table
+from flows.plan_facts import attempts_laid, lay_facts
+from flows.plan_part import PlanPart, plan_part
 from flows.printing import print_note
+from flows.sites import SEED
 from flows.warehouse import published
-from flows.weeks import weeks_before
+from flows.weeks import week_before, work_per_s
 from transforms.errors import DataError, HomeError
-from transforms.planner.replay.replay_settings import kv_pool
-from transforms.planner.sizing.gpus import Terms
-from transforms.planner.sizing.plan_deployment import plan_deployment
-from transforms.planner.sizing.plan_replicas import Price, Site
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table
-from transforms.planner.sizing.replica import Replica
-from transforms.planner.steps.hardware import step_model
-from transforms.planner.weeks.week_tables import with_weeks
-from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS, make_workload, week_start
+from transforms.workload import week_start
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
     import duckdb
@@ -43,24 +40,20 @@ if TYPE_CHECKING:
     from flows.fleet import LoadedFleet
     from flows.home import Home
     from flows.progress import Progress
-    from transforms.fleet import Engine, Slo
-    from transforms.workload import Workload
 
-    Named = tuple[str, float]
-
-SEED = 20_240_101
-"""Seed of every draw a plan makes; part of its run_id."""
+WORKER_ATTEMPTS = 10_000
+"""Fewer attempts in all are planned sooner here than workers start."""
 
 SCENARIOS = "plan_scenarios"
 """The plan table that what-ifs fill, not plans."""
-
-SLO_TARGETS = ("ttft_p95_s", "tpot_p95_s")
 
 _PLAN_FACTS = ("deployment_id", "kv_capacity_bytes", "kv_token_bytes", "max_num_seqs_requests", "gpu_id", "replicas")
 """Columns of dim_deployments that a plan must share with the warehouse it reads."""
 
 
-def plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None, progress: Progress) -> str:
+def plan(  # noqa: PLR0917 - the arguments of every stage, and the executor
+    home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None, progress: Progress, executor: Executor
+) -> str:
     """The week that was planned (default: the latest) from the published warehouse, its marts published anew."""
     if not has_current_facts(home, fleet, catalog):
         with published(home):  # says so where there is no warehouse at all
@@ -69,44 +62,86 @@ def plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None, pro
                 f"({fleet.path}); run kvledger build (or kvledger review) first"
             )
     with published(home) as connection:
-        chosen = plan_week(connection, home, fleet, catalog, week, progress)
+        chosen = plan_week(connection, home, fleet, catalog, week, progress, executor)
     rebuild_marts(home, progress, fleet.fleet.warehouse.keep_versions)
     return chosen
 
 
-def plan_week(  # noqa: PLR0917 - the arguments of every stage, and the connection
+def plan_week(  # noqa: PLR0917 - the arguments of every stage, connection and executor
     connection: duckdb.DuckDBPyConnection,
     home: Home,
     fleet: LoadedFleet,
     catalog: Catalog,
     week: str | None,
     progress: Progress,
+    executor: Executor,
 ) -> str:
-    """The week that was planned (default: the latest with rows), its tables in HOME/plans.
+    """The week that was planned (default: the latest with rows), its tables in HOME/plans; deployments in parallel.
 
     The week with rows before it is planned too where it has no plan of the same inputs, so that like is held to like.
     DataError where the week has no rows or the facts were built for another fleet file.
     """
     chosen, earlier = weeks_of(connection, week)
     weeks = [w for w in (earlier, chosen) if w and (w == chosen or not _is_planned(home, fleet, catalog, w))]
-    placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
-    check_facts(connection, placed)
+    check_facts(connection, [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments])
     use_kernel_cache(print_note)
-    with progress("planning", len(weeks) * len(placed)) as advance:
+    aside = home.staging / "plan"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        parts = [part for each in weeks for part in _parts(connection, home, fleet, catalog, each)]
+        _plan_parts(parts, progress, executor)
         for each in weeks:
-            run_id = run_id_of(home, fleet, catalog, each)
-            covered_s = covered_s_of(connection, each)
-            plans = []
-            for one in placed:
-                workload = read_workload(connection, one.deployment.name, each)
-                calibration = deployment_calibration(one, fleet, catalog)
-                site = site_of(one, fleet, catalog, covered_s)
-                weeks_known = weeks_before(connection, one.deployment.name, each, fleet.fleet.planning, read_workload)
-                planned = plan_deployment(workload, site, calibration, run_id)
-                plans.append(with_weeks(planned, workload, site, weeks_known, run_id))
-                advance()
-            _write(home, each, plans)
+            _keep(home, each, [part.tables for part in parts if part.week == each], aside / "whole" / each)
+    except OSError as error:
+        raise HomeError(
+            f"plans in {home.root} cannot be written ({error.strerror or error}); free some disk or use --home"
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     return chosen
+
+
+def _parts(
+    connection: duckdb.DuckDBPyConnection, home: Home, fleet: LoadedFleet, catalog: Catalog, week: str
+) -> list[PlanPart]:
+    """What each deployment's plan of `week` is made from, its facts laid aside."""
+    aside, earlier = home.staging / "plan", week_before(connection, week)
+    run_id, covered_s = run_id_of(home, fleet, catalog, week), covered_s_of(connection, week)
+    parts = []
+    for number, deployment in enumerate(fleet.fleet.deployments):
+        facts = {each: aside / "facts" / each / str(number) for each in (week, earlier) if each}
+        for each, folder in facts.items():
+            if not folder.is_dir():
+                lay_facts(connection, deployment.name, each, folder)
+        parts.append(
+            PlanPart(
+                home=home,
+                fleet=fleet,
+                deployment=deployment,
+                week=week,
+                run_id=run_id,
+                facts=facts[week],
+                earlier=None if earlier is None else (earlier, facts[earlier]),
+                covered_s=covered_s,
+                work_per_s=work_per_s(connection, deployment.name, week),
+                tables=aside / "tables" / week / str(number),
+            )
+        )
+    return parts
+
+
+def _plan_parts(parts: Sequence[PlanPart], progress: Progress, executor: Executor) -> None:
+    """Plan all `parts`, in workers where that is worth their start."""
+    is_worth_it = len(parts) > 1 and sum(attempts_laid(part.facts) for part in parts) >= WORKER_ATTEMPTS
+    with progress("planning", len(parts)) as advance:
+        if not is_worth_it:
+            for part in parts:
+                plan_part(part)
+                advance()
+            return
+        for done in as_completed([executor.submit(plan_part, part) for part in parts]):
+            done.result()
+            advance()
 
 
 def published_plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str | None) -> str | None:
@@ -116,79 +151,6 @@ def published_plan(home: Home, fleet: LoadedFleet, catalog: Catalog, week: str |
         held = dict(connection.execute("select distinct week, run_id from plan_replicas").fetchall())
     wanted = {each: run_id_of(home, fleet, catalog, each) for each in (earlier, chosen) if each}
     return chosen if wanted.items() <= held.items() else None
-
-
-def read_workload(connection: duckdb.DuckDBPyConnection, deployment_id: str, week: str) -> Workload:
-    """Attempts of one deployment in `week`, those still running at its start, and its tool waits."""
-    start = week_start(week).replace(tzinfo=None)
-    named = {"deployment": deployment_id, "week": week, "start": start, "before": start - timedelta(days=7)}
-    attempts = connection.sql(
-        f"select {', '.join(ATTEMPT_COLUMNS)} from fct_attempts "  # noqa: S608
-        "where deployment_id = $deployment and (week = $week "
-        "or (arrived_at < $start and arrived_at >= $before and ended_at > $start)) "
-        "order by arrived_at, source, request_id, attempt",
-        params=named,
-    ).pl()
-    waits = connection.sql(
-        f"select {', '.join(TOOL_WAIT_COLUMNS)} from fct_tool_waits "  # noqa: S608
-        "where deployment_id = $deployment and week = $week order by arrived_at, session_id, agent_id, turn",
-        params={"deployment": deployment_id, "week": week},
-    ).pl()
-    return make_workload(attempts, waits, deployment_id, week)
-
-
-def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: float) -> Site:
-    """What the planner knows of one deployment: replica, clock, price, and how its GPUs are had."""
-    engine, account, planning = placed.deployment.engine, placed.account, fleet.fleet.planning
-    given = placed.deployment.given
-    calibration = deployment_calibration(placed, fleet, catalog)
-    step = step_model(placed.model.config, placed.model.model_id, placed.gpu, engine, calibration)
-    replica = Replica(
-        step=step,
-        groups=account.groups,
-        kv_token_bytes=account.bytes_per_token,
-        kv_capacity_bytes=account.capacity_bytes,
-        kv_capacity_tokens=account.capacity_tokens,
-        max_num_seqs=engine.max_num_seqs,
-        max_num_batched_tokens=engine.max_num_batched_tokens,
-        max_model_len_tokens=account.max_model_len,
-        has_prefix_caching=engine.enable_prefix_caching,
-        gpus=account.gpus,
-        ttft_p95_s=placed.deployment.slo.ttft_p95_s,
-        tpot_p95_s=placed.deployment.slo.tpot_p95_s,
-        window_s=max(1, round(placed.window_s)),
-        engine=engine,
-        pool=kv_pool(account).pool,
-        mixed_context_factor=calibration.mixed_context_factor,
-    )
-    return Site(
-        replica=replica,
-        now_replicas=placed.deployment.replicas,
-        terms=Terms(account.gpus, placed.gpu.gpus_per_node, placed.gpu.is_whole_node, planning.spare_replicas),
-        headroom_ratio=planning.headroom_ratio,
-        price=_price(placed, fleet, catalog),
-        memory_provenance=placed.memory.provenance["kv_bytes"],
-        covered_s=covered_s,
-        seed=SEED,
-        step_error_ratio=calibration.tpot_error_ratio,
-        assumed_slo=_assumed(placed.deployment.slo, SLO_TARGETS, given, "slo."),
-        assumed_engine=_assumed(engine, placed.assumed_engine, frozenset(), ""),
-    )
-
-
-def _assumed(table: Slo | Engine, keys: tuple[str, ...], given: frozenset[str], prefix: str) -> tuple[Named, ...]:
-    """Those of `keys` that `given` does not name, with the value they have."""
-    return tuple((key, float(getattr(table, key))) for key in keys if prefix + key not in given)
-
-
-def _price(placed: Placed, fleet: LoadedFleet, catalog: Catalog) -> Price | None:
-    usd = placed.gpu_price_usd_per_hour
-    if usd is None:
-        return None
-    if placed.gpu.name in fleet.fleet.prices:
-        return Price(usd, "assumed", f"[prices] of {fleet.path.name}")
-    prices = catalog.prices()
-    return Price(usd, prices.provenance, prices.sources.get(placed.gpu.name, "catalog"))
 
 
 def weeks_of(connection: duckdb.DuckDBPyConnection, week: str | None) -> tuple[str, str | None]:
@@ -264,22 +226,15 @@ def plan_folder(home: Home, week: str) -> Path:
     return home.plans / f"week={week}"
 
 
-def _write(home: Home, week: str, plans: list[dict[str, pl.DataFrame]]) -> None:
-    """Write every plan table of `week` aside and rename each into place; HomeError where that cannot be done."""
-    folder, aside = plan_folder(home, week), home.plans / f".writing-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in PLAN_TABLES:
-            table = _table(name, plans) if name != SCENARIOS else former_scenarios(home, week)
-            write_table(table, aside / f"{name}.parquet")
-        for name in PLAN_TABLES:
-            (aside / f"{name}.parquet").replace(folder / f"{name}.parquet")
-    except OSError as error:
-        raise HomeError(
-            f"plans in {folder} cannot be written ({error.strerror}); free some disk or use --home"
-        ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+def _keep(home: Home, week: str, plans: Sequence[Path], aside: Path) -> None:
+    """Put the plans of all deployments together, every table of `week` aside first, and rename each into place."""
+    folder = plan_folder(home, week)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PLAN_TABLES:
+        table = _table(name, plans) if name != SCENARIOS else former_scenarios(home, week)
+        write_table(table, aside / f"{name}.parquet")
+    for name in PLAN_TABLES:
+        (aside / f"{name}.parquet").replace(folder / f"{name}.parquet")
 
 
 def former_scenarios(home: Home, week: str) -> pl.DataFrame:
@@ -295,5 +250,6 @@ def former_scenarios(home: Home, week: str) -> pl.DataFrame:
     )
 
 
-def _table(name: str, plans: list[dict[str, pl.DataFrame]]) -> pl.DataFrame:
-    return pl.concat([plan[name] for plan in plans]).sort(PLAN_GRAINS[name], nulls_last=True, maintain_order=True)
+def _table(name: str, plans: Sequence[Path]) -> pl.DataFrame:
+    tables = [pl.read_parquet(plan / f"{name}.parquet") for plan in plans]
+    return pl.concat(tables).sort(PLAN_GRAINS[name], nulls_last=True, maintain_order=True)

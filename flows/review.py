@@ -12,10 +12,11 @@ from flows.facts_id import facts_due, has_current_facts
 from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
 from flows.object_store import is_url
-from flows.plan import plan_week, published_plan, site_of
+from flows.plan import plan_week, published_plan
 from flows.progress import progress
 from flows.publishing import publish_files
 from flows.report import Reported, report
+from flows.sites import site_of
 from flows.sources import check_sources
 from flows.warehouse import drafting, publish
 from transforms.errors import ConfigError
@@ -85,7 +86,7 @@ def _publish_week(
     with drafting(home, copy_published=due is None or due.stale is not None) as draft:
         if due is not None:
             stages.run("facts", build_facts, draft, home, loaded, catalog, progress, due)
-        chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress)
+        chosen = stages.run("plan", plan_week, draft.connection, home, loaded, catalog, week, progress, stages.executor)
         stages.run("marts", build_marts, draft, home, progress)
         stages.run("publish", publish, draft, loaded.fleet.warehouse.keep_versions)
     return chosen

@@ -16,7 +16,6 @@ from flows.kernel_cache import use_kernel_cache
 from flows.lake_files import write_table
 from flows.plan import SCENARIOS, check_facts, covered_s_of, former_scenarios, plan_folder, run_id_of, weeks_of
 from flows.printing import print_note
-from flows.processes import worker_pool
 from flows.scenario_files import read_scenario
 from flows.warehouse import published
 from flows.whatif_answer import Question, answer
@@ -29,6 +28,7 @@ from transforms.planner.whatif.settings import changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
     from flows.catalog import Catalog
     from flows.fleet import LoadedFleet
@@ -76,7 +76,7 @@ def typed(asked: Asked) -> str:
     return " ".join(words)
 
 
-def whatif(home: Home, fleet: LoadedFleet, asked: Asked, progress: Progress) -> Told:
+def whatif(home: Home, fleet: LoadedFleet, asked: Asked, progress: Progress, executor: Executor) -> Told:
     """What was published of one week (default: the latest) with its marts; the caller holds the lock."""
     scenarios, catalog = scenarios_asked(asked), load_catalog(home)
     deployments = _deployments(fleet, asked.deployment)
@@ -96,7 +96,7 @@ def whatif(home: Home, fleet: LoadedFleet, asked: Asked, progress: Progress) -> 
         for deployment in deployments
         for position, scenario in enumerate(scenarios)
     ]
-    rows = answers(questions, progress)
+    rows = answers(questions, progress, executor)
     _keep(home, week, run_id_of(home, fleet, catalog, week), rows)
     rebuild_marts(home, progress, fleet.fleet.warehouse.keep_versions)
     return Told(
@@ -106,11 +106,11 @@ def whatif(home: Home, fleet: LoadedFleet, asked: Asked, progress: Progress) -> 
     )
 
 
-def answers(questions: Sequence[Question], progress: Progress) -> list[dict[str, Any]]:
+def answers(questions: Sequence[Question], progress: Progress, executor: Executor) -> list[dict[str, Any]]:
     """A row of plan_scenarios for each of `questions`, in their order, answered in parallel."""
     use_kernel_cache(print_note)
-    with progress("replaying scenarios", len(questions)) as advance, worker_pool() as pool:
-        futures = [pool.submit(answer, question) for question in questions]
+    with progress("replaying scenarios", len(questions)) as advance:
+        futures = [executor.submit(answer, question) for question in questions]
         for future in futures:
             future.add_done_callback(lambda _done: advance())
         rows = [_about(question) | future.result() for question, future in zip(questions, futures, strict=True)]

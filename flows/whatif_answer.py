@@ -9,8 +9,8 @@ from flows.calibrations import calibration_path, load_calibrations
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.kernel_cache import use_kernel_cache
-from flows.plan import SEED, site_of
 from flows.replay_site import ReplaySite
+from flows.sites import SEED, site_of
 from flows.whatif_traffic import traffic_of
 from transforms.errors import InputError, KvledgerError
 from transforms.planner.provenance import MODELLED, weakest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,9 @@ from flows.lake import REJECTS_SCHEMA, manifest_path, rejects_path, requests_pat
 from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import SCHEMA as MANIFEST_SCHEMA
 from transforms.canonical import SCHEMA
+
+HERE = ThreadPoolExecutor(1)
+"""What plans run on; so small ones take no workers."""
 
 FLEET = """
 [[deployments]]

@@ -25,11 +25,12 @@ def plan(
     json: JsonOption = False,
 ) -> None:
     """Plan one week on the published warehouse, without reading logs again: GPUs needed per deployment, and why."""
+    from flows.cluster import cluster_asked
     from flows.commands.opening import open_home_and_fleet
-    from flows.processes import ended_by_signals
+    from flows.execution import execution
 
     place, loaded = open_home_and_fleet(home, fleet)
-    with locked(place, wait), ended_by_signals():
+    with locked(place, wait), execution(place, no_prefect=cluster_asked() is None) as way:
         log_to_home(place)
         from flows.catalog import load_catalog
         from flows.pictures import pictures
@@ -37,7 +38,8 @@ def plan(
         from flows.progress import progress
         from flows.report import report
 
-        chosen = plan_published(place, loaded, load_catalog(place), week, progress)
+        catalog = load_catalog(place)
+        chosen = way.run("plan", lambda stages: plan_published(place, loaded, catalog, week, progress, stages.executor))
         reported = report(place, chosen, loaded.path)
         drawn = pictures(reported) if png else []
     if json:

@@ -45,11 +45,12 @@ def whatif(
     json: JsonOption = False,
 ) -> None:
     """Replay a week's traffic under changed settings: who is refused, how fast, how many GPUs, beside today."""
+    from flows.cluster import cluster_asked
     from flows.commands.opening import open_home_and_fleet
-    from flows.processes import ended_by_signals
+    from flows.execution import execution
 
     place, loaded = open_home_and_fleet(home, fleet)
-    with locked(place, wait), ended_by_signals():
+    with locked(place, wait), execution(place, no_prefect=cluster_asked() is None) as way:
         log_to_home(place)
         from flows.progress import progress
         from flows.whatif import Asked, typed
@@ -57,7 +58,7 @@ def whatif(
         from flows.whatif_report import whatif_report
 
         asked = Asked(settings or (), scenarios or (), sweeps or (), scale, deployment, week)
-        told = ask(place, loaded, asked, progress)
+        told = way.run("whatif", lambda stages: ask(place, loaded, asked, progress, stages.executor))
         reported = whatif_report(place, loaded, told, typed(asked), output)
     if json:
         print_json(reported.summary)

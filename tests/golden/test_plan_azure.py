@@ -15,7 +15,7 @@ from flows.calibrations import deployment_calibration
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.fleet import LoadedFleet
-from flows.plan import site_of
+from flows.sites import site_of
 from transforms.fleet import parse_fleet
 from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.workload import make_workload

@@ -18,7 +18,7 @@ from flows.deployments import place
 from flows.fleet import load_fleet
 from flows.home import Home
 from flows.lake_files import write_table
-from flows.plan import site_of
+from flows.sites import site_of
 from transforms.errors import ConfigError, InputError
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_options import ReplayOptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from lakes import FLEET, MONDAY, no_progress, random_rows, row, write_fleet, write_lake
+from lakes import FLEET, HERE, MONDAY, no_progress, random_rows, row, write_fleet, write_lake
 
 from flows.build import build
 from flows.catalog import load_catalog
 from flows.home import Home
-from flows.plan import plan, plan_week, read_workload
+from flows.plan import plan, plan_week
+from flows.plan_facts import lay_facts, read_workload
+from flows.processes import worker_pool
 from flows.review import check_request
 from flows.warehouse import published
 from transforms.errors import CatalogError, ConfigError, DataError, KvledgerError
@@ -36,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 def planned(home: Home, week: str | None = None, fleet: str = FLEET) -> str:
     with published(home) as connection:
-        return plan_week(connection, home, write_fleet(home, fleet), load_catalog(home), week, no_progress)
+        return plan_week(connection, home, write_fleet(home, fleet), load_catalog(home), week, no_progress, HERE)
 
 
 def digests(home: Home) -> dict[str, str]:
@@ -65,6 +68,19 @@ def test_planning_again_writes_the_same_bytes(home: Home) -> None:
     assert sorted(len(run_id) for run_id in ids) == [12, 12]
 
 
+def test_deployments_planned_in_worker_processes_give_the_same_bytes(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(home)
+    before = digests(home)
+    shutil.rmtree(home.plans)
+    monkeypatch.setattr("flows.plan.WORKER_ATTEMPTS", 1)
+    with published(home) as connection, worker_pool(2) as pool:
+        plan_week(connection, home, write_fleet(home), load_catalog(home), None, no_progress, pool)
+    assert digests(home) == before
+    assert not (home.staging / "plan").exists()
+
+
 def test_the_week_before_is_planned_anew_under_another_fleet(home: Home) -> None:
     planned(home)
     before = digests(home)
@@ -76,17 +92,19 @@ def test_the_week_before_is_planned_anew_under_another_fleet(home: Home) -> None
     assert digests(home) == before
 
 
-def test_an_attempt_that_still_ran_is_carried_into_the_week(home: Home) -> None:
+def test_an_attempt_that_still_ran_is_carried_into_the_week(home: Home, tmp_path: Path) -> None:
     with published(home) as connection:
-        work = read_workload(connection, "chat", "2026-W48")
-        first = read_workload(connection, "chat", "2026-W47")
+        for week in ("2026-W47", "2026-W48"):
+            lay_facts(connection, "chat", week, tmp_path / week)
+    work = read_workload(tmp_path / "2026-W48", "chat", "2026-W48")
+    first = read_workload(tmp_path / "2026-W47", "chat", "2026-W47")
     assert work.arrived_us[work.is_carried].tolist() == [-30_000_000]
     assert not first.is_carried.any()
 
 
 def test_plan_publishes_its_marts_and_the_command_prints_the_contract(home: Home) -> None:
     write_fleet(home)
-    assert plan(home, write_fleet(home), load_catalog(home), None, no_progress) == "2026-W48"
+    assert plan(home, write_fleet(home), load_catalog(home), None, no_progress, HERE) == "2026-W48"
     ran = subprocess.run(
         [KVLEDGER, "plan", "--home", home.root, "--week", "2026-W47", "--json"],
         capture_output=True, text=True, check=False,
@@ -136,7 +154,7 @@ def test_stale_facts_are_not_planned_on(home: Home, edited: str) -> None:
     before = digests(home)
     fleet = write_fleet(home, edited)
     with pytest.raises(DataError, match=r"built from another fleet file, .*fleet\.toml.*; run kvledger build"):
-        plan(home, fleet, load_catalog(home), None, no_progress)
+        plan(home, fleet, load_catalog(home), None, no_progress, HERE)
     assert digests(home) == before
     write_fleet(home)
 

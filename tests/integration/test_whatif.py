@@ -7,12 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from lakes import FLEET, no_progress, random_rows, write_fleet, write_lake
+from lakes import FLEET, HERE, no_progress, random_rows, write_fleet, write_lake
 
 from flows.build import build
 from flows.catalog import load_catalog
 from flows.home import Home
 from flows.plan import former_scenarios, plan
+from flows.processes import worker_pool
 from flows.warehouse import published
 from flows.whatif import Asked, Told, whatif
 from flows.whatif_report import whatif_report
@@ -31,7 +32,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 def asked(home: Home, **what: object) -> Told:
-    return whatif(home, write_fleet(home, SMALL), Asked(week=WEEK, **what), no_progress)  # type: ignore[arg-type]
+    with worker_pool() as pool:
+        return whatif(home, write_fleet(home, SMALL), Asked(week=WEEK, **what), no_progress, pool)  # type: ignore[arg-type]
 
 
 def rows_of(home: Home, table: str) -> pl.DataFrame:
@@ -81,7 +83,7 @@ def test_scenarios_outlive_a_plan_and_a_build_and_are_replaced_by_name(home: Hom
     before = former_scenarios(home, WEEK)
     assert set(before["scenario_id"]) == set(told.scenarios)
     fleet, catalog = write_fleet(home, SMALL), load_catalog(home)
-    plan(home, fleet, catalog, WEEK, no_progress)
+    plan(home, fleet, catalog, WEEK, no_progress, HERE)
     assert former_scenarios(home, WEEK).equals(before)
     build(home, fleet, catalog, no_progress)
     assert rows_of(home, "mart_scenarios").height == before.height
@@ -102,6 +104,6 @@ def test_a_mistake_is_told_in_one_line_before_anything_is_replayed(
     home: Home, what: dict[str, object], words: str
 ) -> None:
     with pytest.raises(KvledgerError) as error:
-        whatif(home, write_fleet(home, SMALL), Asked(**{"week": WEEK, **what}), no_progress)  # type: ignore[arg-type]
+        whatif(home, write_fleet(home, SMALL), Asked(**{"week": WEEK, **what}), no_progress, HERE)  # type: ignore[arg-type]
     assert words in str(error.value)
     assert "\n" not in str(error.value)

@@ -12,7 +12,8 @@ from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.fleet import load_fleet
 from flows.home import Home
-from flows.plan import read_workload, site_of
+from flows.plan_facts import lay_facts, read_workload
+from flows.sites import site_of
 from flows.warehouse import published
 from transforms.planner.sizing.latency_replay import Replays, fewest_replicas
 from transforms.planner.sizing.plan_deployment import replayed_demands
@@ -32,12 +33,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.mark.soak
 @pytest.mark.parametrize("week", ["2026-W46", "2026-W47"])
 @pytest.mark.parametrize("deployment", ["chat", "coding-agent", "summariser"])
-def test_the_busiest_hours_answer_for_the_week(home: Home, deployment: str, week: str) -> None:
+def test_the_busiest_hours_answer_for_the_week(home: Home, deployment: str, week: str, tmp_path: Path) -> None:
     catalog, fleet = load_catalog(home), load_fleet(None, home)
     found = next(one for one in fleet.fleet.deployments if one.name == deployment)
     site = site_of(place(found, fleet, catalog), fleet, catalog, covered_s=0.0)
     with published(home) as connection:
-        work = read_workload(connection, deployment, week)
+        lay_facts(connection, deployment, week, tmp_path)
+    work = read_workload(tmp_path, deployment, week)
     latency = replayed_demands(work, site).latency
     assert latency.replay is not None
     every = Replays(latency.replay.replays.week, whole_week(latency.replay.replays.week))
