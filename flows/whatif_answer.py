@@ -22,7 +22,7 @@ from transforms.planner.whatif.context_limit import Fate, LimitRules, limited
 from transforms.planner.whatif.limit_counts import limit_counts, log_clamps, raised_limit
 from transforms.planner.whatif.needed import needed_fleet
 from transforms.planner.whatif.offered import scaled_traffic
-from transforms.planner.whatif.replayed import replay_figures
+from transforms.planner.whatif.replayed import fixed_fleet_figures, replay_figures
 from transforms.planner.whatif.rewriting import limited_workload, served_columns
 from transforms.planner.whatif.settings import changed
 
@@ -117,7 +117,11 @@ def _timed(  # noqa: PLR0917 - what the question has become on the way
         settings = replay_settings(engine.engine, asked.options, engine.pool.pool, engine.max_model_len, trace)
         result = replay(columns, settings, engine.costs)
         refused = int((~found.is_served & (found.fate != Fate.LOST)).sum())
-        figures = replay_figures(result, columns, engine.pool, asked.options, refused)
+        gpus, now = site.replica.gpus, question.deployment.replicas
+        figures = {
+            **replay_figures(result, columns, engine.pool, asked.options, refused, gpus),
+            **fixed_fleet_figures(columns, settings, engine.costs, asked.options, refused, now, gpus),
+        }
     return {
         "outcome": ANSWERED,
         "reason_text": None if figures else "no replica runs today, so nothing is replayed",

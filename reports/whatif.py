@@ -10,7 +10,7 @@ from reports.blocks import Table, text
 from reports.charts.sweep import MEASURES, sweep_charts
 from reports.marts import Marts, rows
 from reports.page import Chapter, Headline, Page, Section
-from reports.printed import compact, rounded, shortened, week_days, whole
+from reports.printed import compact, gpu_hours, rounded, shortened, week_days, whole
 from reports.review import coverage
 from reports.whatif_tables import (
     ANSWERED,
@@ -19,8 +19,10 @@ from reports.whatif_tables import (
     SERVICE,
     SOURCE,
     TODAY,
+    autoscaled_table,
     first_table,
     held_table,
+    is_autoscaled,
     lengths_table,
     scenario_table,
     signed,
@@ -111,6 +113,8 @@ def _scenario_words(own: pl.DataFrame) -> str:
     row = others.sort(
         pl.col("needed_change_gpus").abs(), pl.col("attainment_change_ratio").abs(), descending=True, nulls_last=True
     ).row(0, named=True)
+    if row["fixed_fleet_gpu_s"] is not None:
+        return f"{shortened(row['scenario_id'])} {_autoscaled_words(row)}"
     gpus = row["needed_change_gpus"]
     words = [f"needs {whole(row['needed_gpus'])} GPUs ({signed(gpus, whole)})" if gpus else "needs as many GPUs"]
     points = row["attainment_change_ratio"]
@@ -121,6 +125,17 @@ def _scenario_words(own: pl.DataFrame) -> str:
     if row["lost_change_requests"]:
         words.append(f"{signed(row['lost_change_requests'], compact)} later turns lost")
     return f"{shortened(row['scenario_id'])} {', '.join(words)}"
+
+
+def _autoscaled_words(row: Mapping[str, Any]) -> str:
+    """What an autoscaler saves and causes against the fixed fleet."""
+    saved_s, caused = -row["autoscaled_change_gpu_s"], row["autoscaled_change_requests"]
+    more = "fewer" if saved_s >= 0 else "more"
+    replicas = row["fixed_fleet_replicas"]
+    paid = f"pays {gpu_hours(abs(saved_s))} {more} than {replicas} fixed replica{'s' * (replicas > 1)}"
+    of = f"({gpu_hours(row['paid_gpu_s'])} against {gpu_hours(row['fixed_fleet_gpu_s'])})"
+    missed = f"{whole(abs(caused))} {'more' if caused > 0 else 'fewer'} requests miss the objective"
+    return f"{paid} {of}, {missed if caused else 'as many requests miss the objective'}"
 
 
 def warning_lines(frame: pl.DataFrame) -> tuple[str, ...]:
@@ -170,7 +185,8 @@ def _chapter(own: pl.DataFrame, name: str, number: int) -> Chapter:
     single = own.filter(pl.col("swept_setting").is_null())
     sections = [_sweep(own, setting, f"{chart_id}-{n}") for n, setting in enumerate(_swept(own))]
     if single.height > 1:
-        shown = (lengths_table(single), times_table(single), held_table(single))
+        paid = (autoscaled_table(single),) if is_autoscaled(single) else ()
+        shown = (*paid, lengths_table(single), times_table(single), held_table(single))
         sections.append(Section("Beside today", tables=shown, is_wide=True))
     why = own.filter(pl.col("why_text").is_not_null() & pl.col("swept_setting").is_null())
     lead = " ".join(f"{row['scenario_id']}: {row['why_text']}" for row in why.iter_rows(named=True))

@@ -12,6 +12,7 @@ from reports.printed import (
     compact,
     gib,
     gib_s,
+    gpu_hours,
     percent,
     rounded,
     seconds,
@@ -51,6 +52,17 @@ SERVICE: tuple[Cell, ...] = (
     ("TTFT p95", "ttft_p95_s", "ttft_p95_change_s", seconds),
     ("TPOT p95", "tpot_p95_s", "tpot_p95_change_s", seconds),
 )
+AUTOSCALED: tuple[Cell, ...] = (
+    ("GPU time paid", "paid_gpu_s", "autoscaled_change_gpu_s", gpu_hours),
+    ("Objective missed", "missed_requests", "autoscaled_change_requests", whole),
+)
+"""Differences are from the fixed fleet under the scenario's other settings, not from today."""
+FIXED: tuple[Cell, ...] = (
+    ("Fixed fleet, replicas", "fixed_fleet_replicas", None, whole),
+    ("its GPU time", "fixed_fleet_gpu_s", None, gpu_hours),
+    ("its missed", "fixed_fleet_missed_requests", None, whole),
+    ("Autoscaler pays more", "autoscaled_change_usd", None, usd),
+)
 LOSSES: tuple[Cell, ...] = (
     ("Refused", "rejected_requests", "rejected_change_requests", whole),
     ("Turns lost", "lost_requests", "lost_change_requests", compact),
@@ -89,7 +101,23 @@ TIMES: tuple[Cell, ...] = (
 
 def first_table(frame: pl.DataFrame) -> Table:
     """Today beside each scenario of every deployment: what a manager reads."""
-    return scenario_table("Today beside each scenario", frame, (*FLEET, *SERVICE, *LOSSES), has_deployment=True)
+    paid = AUTOSCALED if is_autoscaled(frame) else ()
+    cells = (*FLEET, *paid, *SERVICE, *LOSSES)
+    return scenario_table("Today beside each scenario", frame, cells, has_deployment=True)
+
+
+def is_autoscaled(frame: pl.DataFrame) -> bool:
+    """Whether an autoscaler is among the scenarios."""
+    return bool(frame["fixed_fleet_gpu_s"].is_not_null().any())
+
+
+def autoscaled_table(frame: pl.DataFrame) -> Table:
+    """What each autoscaler pays and misses beside the fixed fleet on the same traffic."""
+    rows = frame.filter(frame["fixed_fleet_gpu_s"].is_not_null())
+    return scenario_table("Autoscaler beside the fixed fleet", rows, (*AUTOSCALED, *FIXED), note=(
+        "The fixed fleet is today's, with the scenario's other settings and the same traffic. GPU time of the replay, "
+        "from each order of a replica to the end of its last request. Missed: not answered within both objectives."
+    ))  # fmt: skip
 
 
 def lengths_table(frame: pl.DataFrame) -> Table:

@@ -20,6 +20,13 @@ select
     plan.ttft_p50_s, plan.ttft_p95_s, plan.ttft_p99_s, plan.tpot_p50_s, plan.tpot_p95_s, plan.tpot_p99_s,
     plan.e2e_p50_s, plan.e2e_p95_s, plan.e2e_p99_s, plan.attainment_ratio,
     plan.fleet_gpus, plan.needed_gpus, plan.fleet_cost_usd_per_hour, plan.cost_usd_per_hour,
+    plan.missed_requests, plan.paid_gpu_s,
+    plan.fixed_fleet_replicas, plan.fixed_fleet_gpu_s, plan.fixed_fleet_missed_requests,
+    plan.paid_gpu_s - plan.fixed_fleet_gpu_s as autoscaled_change_gpu_s,
+    plan.missed_requests - plan.fixed_fleet_missed_requests as autoscaled_change_requests,
+    autoscaled_change_gpu_s / 3600 * plan.fleet_cost_usd_per_hour / nullif(plan.fleet_gpus, 0)
+        as autoscaled_change_usd,
+    plan.missed_requests - today.missed_requests as missed_change_requests,
     plan.rejected_requests - today.rejected_requests as rejected_change_requests,
     plan.lost_requests - today.lost_requests as lost_change_requests,
     plan.sessions_cut - today.sessions_cut as cut_change_sessions,

@@ -17,6 +17,8 @@ from flows.processes import worker_pool
 from flows.warehouse import published
 from flows.whatif import Asked, Told, whatif
 from flows.whatif_report import whatif_report
+from reports.markdown import markdown
+from reports.whatif import headlines
 from transforms.errors import KvledgerError
 
 WEEK = "2026-W47"
@@ -45,7 +47,9 @@ def rows_of(home: Home, table: str) -> pl.DataFrame:
 def told(home: Home) -> Told:
     large = home.root / "large.toml"
     large.write_text('name = "large"\n[set]\nmodel = "meta-llama/Llama-3.1-70B-Instruct"\n')
-    return asked(home, scenarios=[str(large)], sweeps=["max_model_len=500,1500,131072"], deployment="chat")
+    scaled = home.root / "scaled.toml"
+    scaled.write_text('name = "scaled"\n[set]\nautoscale_max_replicas = 3\n')
+    return asked(home, scenarios=[str(large), str(scaled)], sweeps=["max_model_len=500,1500,131072"], deployment="chat")
 
 
 def test_every_scenario_has_a_row_and_the_one_that_cannot_start_says_why(home: Home, told: Told) -> None:
@@ -65,6 +69,21 @@ def test_marts_say_what_changes_against_today(home: Home, told: Told) -> None:
     cut = mart.filter(pl.col("scenario_id") == "max_model_len=500")
     assert cut["rejected_change_requests"].item() == cut["rejected_requests"].item() > 0
     assert told.week == WEEK
+
+
+def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_path: Path) -> None:
+    mart = {row["scenario_id"]: row for row in rows_of(home, "mart_scenarios").iter_rows(named=True)}
+    today, scaled = mart["today"], mart["scaled"]
+    assert today["fixed_fleet_gpu_s"] is None
+    assert (scaled["fixed_fleet_gpu_s"], scaled["fixed_fleet_replicas"]) == (today["paid_gpu_s"], 2)
+    assert scaled["fixed_fleet_missed_requests"] == today["missed_requests"]
+    assert scaled["autoscaled_change_gpu_s"] == scaled["paid_gpu_s"] - today["paid_gpu_s"] < 0
+    assert scaled["autoscaled_change_requests"] == scaled["missed_requests"] - today["missed_requests"]
+    text = markdown(whatif_report(home, write_fleet(home, SMALL), told, "--set x", tmp_path / "a.html").page)
+    assert "Autoscaler beside the fixed fleet" in text
+    named = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(["today", "scaled"]))
+    (said,) = headlines(named)
+    assert re.search(r"^scaled pays [\d.]+\sGPU·h fewer than 2 fixed replicas", said.text)
 
 
 def test_the_report_is_one_offline_file(home: Home, told: Told, tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ import pytest
 from transforms.planner.fleet_control.autoscaler import Autoscaler, Autoscaling, Seen
 from transforms.planner.fleet_control.backlog import request_work_s
 from transforms.planner.replay.engine import replay
+from transforms.planner.replay.replay_options import ReplayOptions
+from transforms.planner.replay.replay_settings import KvPool
 from transforms.planner.replay.replay_types import Pool, Router, Settings, Status, TraceColumns
 from transforms.planner.replay.step_costs import StepCosts
+from transforms.planner.whatif.replayed import fixed_fleet_figures, replay_figures
 
 COSTS = StepCosts(2e-5, 0.0, 0.0, 0.08, 1e-8, step_s=0.002)
 RULES = Autoscaling(max_replicas=6, start_up_s=300.0)
@@ -73,6 +76,25 @@ def test_a_burst_is_met_with_more_replicas_and_fewer_replica_hours_than_the_larg
     assert six.paid_replica_s == pytest.approx(6 * six.makespan_s)
     assert set(scaled.replica[scaled.arrived_s < 1800].tolist()) == {0}
     assert (scaled.status == Status.COMPLETED).all()
+
+
+def test_an_autoscaler_is_held_against_todays_replicas_on_the_same_traffic():
+    trace, options = traffic(), ReplayOptions(ttft_p95_s=2.0, tpot_p95_s=10.0)
+    engine = replace(ENGINE, autoscaling=RULES)
+    six, scaled = replay(trace, replace(ENGINE, replicas=6), COSTS), replay(trace, engine, COSTS)
+    found = fixed_fleet_figures(trace, engine, COSTS, options, refused_requests=7, now_replicas=6, gpus=4)
+    assert found == {
+        "fixed_fleet_replicas": 6,
+        "fixed_fleet_gpu_s": 4 * six.paid_replica_s,
+        "fixed_fleet_missed_requests": misses(six) + 7,
+    }
+    pool = KvPool(ENGINE.pool, 1, ENGINE.pool.units, 1.0)
+    figures = replay_figures(scaled, trace, pool, options, 7, 4)
+    assert figures["missed_requests"] == misses(scaled) + 7 > found["fixed_fleet_missed_requests"]
+    assert figures["paid_gpu_s"] == 4 * scaled.paid_replica_s < found["fixed_fleet_gpu_s"]
+    assert fixed_fleet_figures(trace, ENGINE, COSTS, options, 7, 6, 4) == {}
+    begun = fixed_fleet_figures(trace, engine, COSTS, options, 7, now_replicas=0, gpus=4)
+    assert begun["fixed_fleet_replicas"] == 1, "where nothing runs today: what the autoscaler begins with"
 
 
 def test_replicas_that_nobody_may_order_change_nothing():

@@ -6,8 +6,6 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Autoscaling:
@@ -74,10 +72,12 @@ class Autoscaler:
 
         The line goes no further ahead than what was seen reaches back: two looks of a minute are no trend of ten.
         """
-        at_s, used = np.array(self.history).T
-        now = float(used[-1])
-        if len(used) < 3:  # noqa: PLR2004 - two points are no trend
+        count, (now_s, now) = len(self.history), self.history[-1]
+        if count < 3:  # noqa: PLR2004 - two points are no trend
             return now
-        slope, level = np.polyfit(at_s - at_s[-1], used, 1)
-        ahead_s = min(self.rules.forecast_s, float(at_s[-1] - at_s[0]))
-        return max(now, float(level + slope * ahead_s))
+        mean_s = sum(at_s for at_s, _used in self.history) / count
+        mean = sum(used for _at_s, used in self.history) / count
+        spread = sum((at_s - mean_s) ** 2 for at_s, _used in self.history)
+        slope = sum((at_s - mean_s) * (used - mean) for at_s, used in self.history) / spread
+        ahead_s = min(self.rules.forecast_s, now_s - self.history[0][0])
+        return max(now, mean + slope * (now_s + ahead_s - mean_s))

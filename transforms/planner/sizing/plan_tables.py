@@ -149,7 +149,10 @@ _SCENARIOS: dict[str, pl.DataType] = {
     "served_output_ratio": _REAL,
     "verdict": _TEXT,  # stable | backlogged | overloaded
     **dict.fromkeys(
-        ("completed_requests", "queue_refused_requests", "timed_out_requests", "unsent_requests", "preempted_requests"),
+        (
+            "completed_requests", "queue_refused_requests", "timed_out_requests", "unsent_requests",
+            "preempted_requests", "missed_requests",
+        ),
         _COUNT,
     ),
     **dict.fromkeys(
@@ -165,6 +168,10 @@ _SCENARIOS: dict[str, pl.DataType] = {
     "needed_gpus": _COUNT,
     "fleet_gpus": _COUNT,
     "is_slo_reachable": _FLAG,
+    "paid_gpu_s": _REAL,
+    "fixed_fleet_replicas": _COUNT,  # what an autoscaler is held against; NULL without one
+    "fixed_fleet_gpu_s": _REAL,
+    "fixed_fleet_missed_requests": _COUNT,
     "slo_floor_text": _TEXT,
     "latency_demand_by": _TEXT,  # replay | closed forms
     "cost_usd_per_hour": _REAL,

@@ -1,34 +1,45 @@
-"""What a replay of a scenario comes to: who was served how fast, who was not, and what the KV cache held."""
+"""What a replay of a scenario comes to: who was served how fast, who was not, what the KV cache held, what it costs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_summary import kv_time_byte_s, quantiles_of
 from transforms.planner.replay.replay_types import REJECTED, Status
-from transforms.planner.replay.sustainable_rate import attained
+from transforms.planner.replay.sustainable_rate import kept_both
 from transforms.planner.replay.verdict import verdict_of
 
 if TYPE_CHECKING:
     from transforms.planner.replay.replay_options import ReplayOptions
     from transforms.planner.replay.replay_settings import KvPool
-    from transforms.planner.replay.replay_types import ReplayResult, TraceColumns
+    from transforms.planner.replay.replay_types import ReplayResult, Settings, TraceColumns
+    from transforms.planner.replay.step_costs import StepCosts
 
 MEASURES = ("ttft_s", "tpot_s", "e2e_s")
 SHOWN = ("p50", "p95", "p99")
 
 
-def replay_figures(
-    result: ReplayResult, columns: TraceColumns, pool: KvPool, options: ReplayOptions, refused_requests: int
+def replay_figures(  # noqa: PLR0917 - a replay and what it was asked
+    result: ReplayResult,
+    columns: TraceColumns,
+    pool: KvPool,
+    options: ReplayOptions,
+    refused_requests: int,
+    gpus: int,
 ) -> dict[str, Any]:
-    """Columns of plan_scenarios that a replay answers; `refused_requests` never reached it and count as misses."""
+    """Columns of plan_scenarios that a replay answers; `refused_requests` never reached it and count as misses.
+
+    `gpus` are those of a replica: GPU·s are paid for all replicas there are from the first arrival to the last end.
+    """
     is_completed = result.status == Status.COMPLETED
     found = quantiles_of(result, is_completed)
     kv_byte_s = float(np.nansum(kv_time_byte_s(result, pool)))
-    sent = int((result.status != Status.NOT_SENT).sum())
-    asked = sent + refused_requests
+    asked = int((result.status != Status.NOT_SENT).sum()) + refused_requests
+    missed = missed_requests(result, options, refused_requests)
     return {
         "verdict": verdict_of(result, columns.parent).word,
         "completed_requests": int(is_completed.sum()),
@@ -40,5 +51,39 @@ def replay_figures(
         "residency_mean_bytes": kv_byte_s / result.makespan_s if result.makespan_s > 0 else None,
         "kv_peak_ratio": result.peak_units / pool.pool.units,
         **{f"{name.removesuffix('_s')}_{quantile}_s": found[name][quantile] for name in MEASURES for quantile in SHOWN},
-        "attainment_ratio": attained(result, options) * sent / asked if asked else None,
+        "attainment_ratio": 1 - missed / asked if asked else None,
+        "missed_requests": missed,
+        "paid_gpu_s": result.paid_replica_s * gpus,
+    }
+
+
+def missed_requests(result: ReplayResult, options: ReplayOptions, refused_requests: int) -> int:
+    """Requests that arrive and are not answered within both objectives; turns that are never sent do not arrive."""
+    is_sent = result.status != Status.NOT_SENT
+    kept = int(kept_both(result, options.ttft_p95_s, options.tpot_p95_s).sum())
+    return int(is_sent.sum()) + refused_requests - kept
+
+
+def fixed_fleet_figures(  # noqa: PLR0917 - a replay's own arguments
+    columns: TraceColumns,
+    settings: Settings,
+    costs: StepCosts,
+    options: ReplayOptions,
+    refused_requests: int,
+    now_replicas: int,
+    gpus: int,
+) -> dict[str, Any]:
+    """Columns of plan_scenarios on the fleet that an autoscaler is held against; none without one.
+
+    It is today's fleet (where there is none, the replicas that the autoscaler begins with), with every other setting of
+    the scenario and the same traffic: GPU·s of all its replicas, and the requests it misses.
+    """
+    if settings.autoscaling is None:
+        return {}
+    replicas = now_replicas or settings.replicas
+    result = replay(columns, replace(settings, autoscaling=None, replicas=replicas), costs)
+    return {
+        "fixed_fleet_replicas": replicas,
+        "fixed_fleet_gpu_s": result.paid_replica_s * gpus,
+        "fixed_fleet_missed_requests": missed_requests(result, options, refused_requests),
     }
