@@ -191,12 +191,23 @@ def request_ids(content_ids: pl.Series, numbers: pl.Series | None = None) -> pl.
 
 def request_id_texts(content_ids: pl.Series) -> Any:
     """`request_ids` of first occurrences, as an Arrow array of large texts."""
-    digits = content_ids.fill_null(0).to_numpy().astype(">u8").view(">u2").astype(np.uint16)
-    text = np.empty((len(content_ids), ID_BYTES), dtype=np.uint8)
-    text[:, :-2] = HEX[digits].view(np.uint8).reshape(len(content_ids), -1)
-    text[:, -2:] = np.frombuffer(b"-1", dtype=np.uint8)
-    offsets = np.arange(0, text.size + 1, ID_BYTES, dtype=np.int64)
+    values = content_ids.fill_null(0).to_numpy()
+    text = np.empty(len(values), dtype=ID_PARTS)
+    for start in range(0, len(values), MIXED_ROWS):
+        part, block = values[start : start + MIXED_ROWS], text[start : start + MIXED_ROWS]
+        block["high"] = _hex_digits(part >> np.uint64(32))
+        block["low"] = _hex_digits(part & np.uint64(0xFFFFFFFF))
+        block["end"] = FIRST
+    offsets = np.arange(0, text.nbytes + 1, ID_BYTES, dtype=np.int64)
     return pa.LargeStringArray.from_buffers(len(content_ids), pa.py_buffer(offsets.data), pa.py_buffer(text.data))
+
+
+def _hex_digits(values: Bits) -> Bits:
+    """The eight hex digits of numbers of 32 bits, as the bytes of big-endian 64-bit numbers."""
+    for shift, kept in ((16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F)):
+        values = (values | (values << np.uint64(shift))) & np.uint64(kept)
+    letters = ((values + np.uint64(0x0606060606060606)) >> np.uint64(4)) & np.uint64(0x0101010101010101)
+    return values + np.uint64(0x3030303030303030) + letters * np.uint64(ord("a") - ord("9") - 1)
 
 
 def shares_instant(stamps: pl.Series) -> pl.Series:
@@ -207,5 +218,5 @@ def shares_instant(stamps: pl.Series) -> pl.Series:
 
 
 ID_BYTES = 18
-HEX = np.frombuffer(b"".join(b"%04x" % pair for pair in range(1 << 16)), dtype=np.uint32)
-"""The four hex digits of every number of 16 bits."""
+ID_PARTS = np.dtype([("high", ">u8"), ("low", ">u8"), ("end", "S2")])
+FIRST = b"-1"

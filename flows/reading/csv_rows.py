@@ -45,10 +45,8 @@ def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Contai
         data = np.frombuffer(block, dtype=np.uint8)
         ends = np.flatnonzero(data == NEWLINE)
         starts = _starts(ends)
-        separators = np.count_nonzero(data == ord(delimiter))
-        is_even = separators == len(ends) * (len(names) - 1) and int((ends - starts).min()) > 1
-        cells = _plainly(block, names, delimiter, len(ends), whole=whole) if is_even else None
-        if cells is not None:
+        cells = _plainly(block, names, delimiter, len(ends), whole=whole)
+        if cells is not None and (_is_full(cells) or _is_even(data, starts, ends, delimiter, len(names))):
             every = np.ones(len(ends), dtype=bool)
             return CsvRows(CsvSpans(starts, ends, every, ~every), cells)
     spans = csv_spans(block, delimiter, len(names))
@@ -56,6 +54,17 @@ def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Contai
     good = b"".join(block[start : end + 1] for start, end in places)
     cells = _strictly(good, names, delimiter, int(spans.is_good.sum()))
     return CsvRows(spans, _one_by_one(good, names, delimiter) if cells is None else cells)
+
+
+def _is_full(cells: pl.DataFrame) -> bool:
+    """Whether no cell is NULL: Polars fills records that are too short, and refuses those that are too long."""
+    return not any(column.null_count() for column in cells.get_columns())
+
+
+def _is_even(data: Places, starts: Places, ends: Places, delimiter: str, width: int) -> bool:
+    """Whether no record is blank and, all in all, there are as many separators as records of `width` cells have."""
+    separators = np.count_nonzero(data == ord(delimiter))
+    return separators == len(ends) * (width - 1) and int((ends - starts).min()) > 1
 
 
 def csv_spans(block: bytes, delimiter: str, width: int) -> CsvSpans:

@@ -92,14 +92,20 @@ def seconds(cells: pl.Series, unit: str, *, is_json: bool) -> Column:
 def instants(cells: pl.Series, clock: Clock, *, is_json: bool) -> Column:
     """Instants as Int64 microseconds UTC, with the rules of `Clock.instant_us`."""
     bare = texts(cells, is_json=is_json)
-    known = bare.drop_nulls()
-    if len(known) and known[0][:1].isspace():
+    first = _first(bare)
+    if first[:1].isspace():
         bare = bare.str.strip_chars()
-    is_iso = len(known) and ISO.fullmatch(known[0].strip())
+    is_iso = ISO.fullmatch(first.strip())
     found = _isos(bare, clock) if is_iso else _epochs(bare, clock)
     if found is not None and ((found >= 0) & (found < LATEST_US)).all():
         return Column(found)
     return _in_turn(bare, clock)
+
+
+def _first(bare: pl.Series) -> str:
+    """The first known text; empty where none is."""
+    known = bare.drop_nulls() if bare.null_count() else bare
+    return str(known[0]) if len(known) else ""
 
 
 def _epochs(bare: pl.Series, clock: Clock) -> pl.Series | None:
@@ -126,7 +132,7 @@ def _units(whole: pl.Series) -> list[str]:
 
 def _isos(bare: pl.Series, clock: Clock) -> pl.Series | None:
     """Microseconds where every cell is an ISO text and all or none name a zone; None where that does not hold."""
-    match = ISO.fullmatch(bare.drop_nulls()[0].strip())
+    match = ISO.fullmatch(_first(bare).strip())
     assert match is not None
     # Nanoseconds: Arrow refuses a fraction longer than the unit, and takes long over refusing.
     kind = pa.timestamp("ns", "UTC" if match[8] else None)
