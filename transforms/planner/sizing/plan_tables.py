@@ -163,15 +163,15 @@ _SCENARIOS: dict[str, pl.DataType] = {
         ),
         _REAL,
     ),
+    "paid_gpu_s": _REAL,
+    "fixed_fleet_replicas": _COUNT,  # what an autoscaler is held against; NULL without one
+    "fixed_fleet_gpu_s": _REAL,
+    "fixed_fleet_missed_requests": _COUNT,
     "binding_demand": _TEXT,
     "needed_replicas": _COUNT,
     "needed_gpus": _COUNT,
     "fleet_gpus": _COUNT,
     "is_slo_reachable": _FLAG,
-    "paid_gpu_s": _REAL,
-    "fixed_fleet_replicas": _COUNT,  # what an autoscaler is held against; NULL without one
-    "fixed_fleet_gpu_s": _REAL,
-    "fixed_fleet_missed_requests": _COUNT,
     "slo_floor_text": _TEXT,
     "latency_demand_by": _TEXT,  # replay | closed forms
     "cost_usd_per_hour": _REAL,
