@@ -13,7 +13,9 @@ from reports.charts.bursts import dispersion_chart, peak_charts
 from reports.charts.histogram import length_chart, wait_chart
 from reports.charts.kv_time import deployment_chart, tenant_chart
 from reports.charts.latency import latency_chart
+from reports.charts.rate_curve import rate_curve_chart
 from reports.charts.residency import residency_chart
+from reports.latency_table import latency
 from reports.marts import ALL, Marts, only, rows
 from reports.outlook import outlook_sections
 from reports.output_ends import output_ends
@@ -132,11 +134,13 @@ def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
             residency_chart(marts, deployment_id, f"{chart_id}-residency"),
             tenant_chart(marts, deployment_id, f"{chart_id}-tenants"),
             *batch_charts(marts, deployment_id, f"{chart_id}-batch"),
+            rate_curve_chart(marts, deployment_id, f"{chart_id}-rate"),
         ),
-        (
+        present(
             tables.demands(marts, deployment_id),
             tables.memory(marts, deployment_id),
             capacity_tables.capacity(marts, deployment_id),
+            capacity_tables.rates(marts, deployment_id),
             capacity_tables.batches(marts, deployment_id),
         ),
         is_wide=True,
@@ -151,7 +155,7 @@ def _felt(marts: Marts, deployment_id: str, chart_id: str) -> Section:
             wait_chart(marts, deployment_id, f"{chart_id}-waits"),
         ),
         present(
-            tables.latency(marts, deployment_id),
+            latency(marts, deployment_id),
             tables.tool_waits(marts, deployment_id),
             policies(marts, deployment_id),
             tables.sessions(marts, deployment_id),

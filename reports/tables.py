@@ -27,12 +27,9 @@ from reports.words import (
     deployment_word,
     gap_word,
     gpu_word,
-    measure_word,
     model_word,
     phase_word,
 )
-
-MEASURE_ORDER = {"queue": 0, "ttft": 1, "tpot": 2, "e2e": 3}
 
 
 def lengths(marts: Marts, deployment_id: str) -> Table:
@@ -195,31 +192,6 @@ def sessions(marts: Marts, deployment_id: str) -> Table:
         Column("duration_p99_s", "p99", seconds),
     ], "mart_sessions", empty="The log names no sessions this week.",
         note="Counts sessions with a request this week; requests that name no session are not in it.",
-    )  # fmt: skip
-
-
-def latency(marts: Marts, deployment_id: str) -> Table:
-    """Latency quantiles of successful requests, and the p95 with failures as misses."""
-    frame = rows(marts, "mart_latency", deployment_id=deployment_id)
-    order = pl.col("measure").replace_strict(MEASURE_ORDER, default=len(MEASURE_ORDER))
-    return table("Latency", frame.sort(pl.col("source"), order), [
-        Column("measure", "Measure", measure_word, is_text=True),
-        Column("source", "From", text, is_text=True),
-        Column("latency_p50_s", "p50", seconds),
-        Column("latency_p90_s", "p90", seconds),
-        Column("latency_p95_s", "p95", seconds),
-        Column("latency_p99_s", "p99", seconds),
-        Column("latency_all_p95_s", "p95, failures as misses", seconds),
-        Column("slo_s", "Objective", seconds),
-        Column("is_slo_met", "Met", yes_no),
-        Column("timed_requests", "Timed", whole),
-        Column("requests", "of requests", whole),
-        Column("failed_requests", "Failed", whole),
-        Column("p95_change_factor", "p95 since last week", change),
-    ], "mart_latency", empty="The log has no times this week.",
-        note="Counts requests that the gateway's cache did not answer. Logged quantiles are of the answered ones whose "
-        "log has this time (Timed); modelled ones are of the week's most demanding window on today's fleet. p95, "
-        "failures as misses: – where over 5 % are misses, or under nine in ten answered requests are timed.",
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,15 @@ LONG = "tenant-" + "x" * 193
 RIGHT_TO_LEFT = "مستأجر الخدمة"
 EXPRESSION = "'];datum.x=window.top//{{7*7}}"
 
-LATENCIES = (("queue", 0.004, None), ("ttft", 0.41, 2.0), ("tpot", 0.029, 0.05), ("e2e", 9.4, None))
+LATENCIES = (
+    ("queue", 0.004, None),
+    ("prefill", 0.4, None),
+    ("ttft", 0.41, 2.0),
+    ("tpot", 0.029, 0.05),
+    ("e2e", 9.4, None),
+)
+
+Rows = dict[str, list[dict[str, Any]]]
 
 _TYPES = {
     "varchar": pl.String, "bigint": pl.Int64, "integer": pl.Int32, "double": pl.Float64, "boolean": pl.Boolean,
@@ -152,108 +161,56 @@ def _residency(names: list[str], windows: int, random_: random.Random) -> Iterab
 
 
 def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
-    tenants = [RIGHT_TO_LEFT, LONG, HOSTILE, CLOSING, *(f"tenant-{n:02}" for n in range(16))]
-    kv_time, lengths, histogram, waits, wait_bins, latency, curve, arrivals, hours, peaks = ([] for _ in range(10))
-    for name in names:
-        for rank, tenant in enumerate(["(all)", *tenants]):
-            whole = 1.31e8 * GIB if tenant == "(all)" else 4e7 * GIB / (rank + 1)
-            for phase, share in (("prefill", 0.1), ("decode", 0.5), ("tool_wait", 0.4), ("(all)", 1.0)):
-                kv_time.append({
-                    "deployment_id": name, "tenant": tenant, "phase": phase, "attempts_requests": 4000 - rank,
-                    "unknown_requests": 3, "kv_time_byte_s": whole * share, "kv_time_mean_byte_s": whole * share / 4000,
-                    "kv_block_time_byte_s": whole * share * 1.01, "share_ratio": whole * share / (1.31e8 * GIB),
-                    "provenance": "measured",
-                })  # fmt: skip
-        for measure, p50 in (("prompt", 2734.5), ("output", 129.0)):
-            for model in ("(all)", "qwen3-32b", EXPRESSION):
-                lengths.append({
-                    "deployment_id": name, "model": model, "measure": measure, "requests": 211_204,
-                    "length_mean_tokens": p50 * 1.3, "length_p50_tokens": p50, "length_p90_tokens": p50 * 3,
-                    "length_p95_tokens": p50 * 4, "length_p99_tokens": p50 * 9, "length_max_tokens": int(p50 * 20),
-                    "length_total_tokens": int(p50 * 280_000), "unknown_requests": 12,
-                    "censored_requests": 844 if measure == "output" else None, "p50_change_factor": 0.184,
-                    "p99_change_factor": -0.031,
-                })  # fmt: skip
-            histogram += [
-                {"deployment_id": name, "measure": measure, "bin_low_tokens": low, "bin_high_tokens": max(1, 2 * low),
-                 "requests": 500 + n, "share_ratio": math.exp(-((n - 9) ** 2) / 8) / 5, "previous_requests": 480,
-                 "previous_share_ratio": math.exp(-((n - 8) ** 2) / 8) / 5}
-                for n, low in enumerate([0, *(2**n for n in range(17))])
-            ]  # fmt: skip
-        for kind in ("tool", "user"):
-            waits.append({
-                "deployment_id": name, "kind": kind, "waits_requests": 90_112, "unknown_requests": 40,
-                "wait_mean_s": 21.5, "wait_p50_s": 3.25, "wait_p90_s": 44.0, "wait_p95_s": 90.0, "wait_p99_s": 610.0,
-                "wait_max_s": 8200.0, "logged_ratio": 0.93, "overlap_requests": 71,
-                "tool_wait_kv_time_byte_s": 5e7 * GIB if kind == "tool" else None,
-                "tool_wait_kv_time_factor": 0.66 if kind == "tool" else None, "p50_change_factor": 0.02,
-            })  # fmt: skip
-            wait_bins += [
-                {"deployment_id": name, "kind": kind, "bin_low_s": float(2**n // 2), "bin_high_s": 2.0**n,
-                 "waits_requests": 900, "share_ratio": math.exp(-((n - (2 if kind == "tool" else 6)) ** 2) / 6) / 5}
-                for n in range(13)
-            ]  # fmt: skip
-        for measure, p50, slo in LATENCIES:
-            latency.append({
-                "deployment_id": name, "measure": measure, "source": "logged", "latency_p50_s": p50,
-                "latency_p90_s": p50 * 2.1, "latency_p95_s": p50 * 2.9, "latency_p99_s": p50 * 6,
-                "latency_all_p95_s": None if measure == "tpot" else p50 * 3.4, "slo_s": slo,
-                "is_slo_met": None if slo is None else True, "requests": 211_204, "timed_requests": 209_001,
-                "failed_requests": 1811, "p95_change_factor": 0.22,
-            })  # fmt: skip
-        curve += [
-            {"deployment_id": name, "batch_requests": 2**n,
-             "throughput_tokens_per_s": 4000 * (1 - math.exp(-(2**n) / 90)),
-             "tpot_s": 0.011 + 0.00021 * 2**n, "ttft_s": 0.3, "is_kv_ok": n < 8, "is_slo_ok": n < 8,
-             "is_turning_point": n == 6, "is_recommended": n == 7, "is_today": n == 8, "slo_s": 0.05,
-             "provenance": "assumed"}
-            for n in range(10)
+    made = (
+        _held(names) | _lengths(names) | _arrivals(names) | _waits(names) | _served(names) | _outlook() | _totals(names)
+    )
+    for name in ("mart_lengths", "mart_arrivals", "mart_kv_time"):
+        made[name] += [row | {"deployment_id": "(all)"} for row in made[name] if row["deployment_id"] == "chat"]
+    return {name: frame(name, rows) for name, rows in made.items()}
+
+
+def _held(names: list[str]) -> Rows:
+    """Who holds KV, and what of it failed attempts held."""
+    tenants = ["(all)", RIGHT_TO_LEFT, LONG, HOSTILE, CLOSING, *(f"tenant-{n:02}" for n in range(16))]
+    kv_time = []
+    for name, (rank, tenant) in product(names, enumerate(tenants)):
+        whole = 1.31e8 * GIB if tenant == "(all)" else 4e7 * GIB / (rank + 1)
+        kv_time += [
+            {"deployment_id": name, "tenant": tenant, "phase": phase, "attempts_requests": 4000 - rank,
+             "unknown_requests": 3, "kv_time_byte_s": whole * share, "kv_time_mean_byte_s": whole * share / 4000,
+             "kv_block_time_byte_s": whole * share * 1.01, "share_ratio": whole * share / (1.31e8 * GIB),
+             "provenance": "measured"}
+            for phase, share in (("prefill", 0.1), ("decode", 0.5), ("tool_wait", 0.4), ("(all)", 1.0))
         ]  # fmt: skip
-        arrivals += [
-            {"deployment_id": name, "window_s": window_s, "requests": 211_204,
-             "arrivals_mean_requests": 0.349 * window_s,
-             "arrivals_peak_requests": 6 + 2 * window_s, "arrivals_peak_requests_per_s": (6 + 2 * window_s) / window_s,
-             "peak_at": MONDAY + timedelta(days=2, hours=9, minutes=30), "peak_to_mean_factor": 5.5,
-             "dispersion_factor": 3.21, "gap_cv_factor": 1.44, "is_trusted": window_s > 3, "arrival_step_s": 3.0,
-             "peak_change_factor": 0.08}
-            for window_s in (1, 10, 60, 300, 3600)
-        ]  # fmt: skip
-        hours += [
-            {"deployment_id": name, "hour_of_week": h, "requests": round(1250 * _day(h * 12)),
-             "previous_requests": 1000}
-            for h in range(168)
-        ]  # fmt: skip
-        peaks += [
-            {"deployment_id": name, "window_s": step_s, "requests": n % 7 * 3,
-             "window_started_at": MONDAY + timedelta(days=2, hours=9, seconds=step_s * n)}
-            for step_s in (60, 1) for n in range(60)
-        ]  # fmt: skip
-    for listed in (lengths, arrivals, kv_time):
-        listed += [row | {"deployment_id": "(all)"} for row in listed if row["deployment_id"] == "chat"]
-    made = {
-        "mart_kv_time": kv_time, "mart_lengths": lengths, "mart_length_histogram": histogram, "mart_tool_waits": waits,
-        "mart_tool_wait_histogram": wait_bins, "mart_latency": latency, "mart_batch_curve": curve,
-        "mart_arrivals": arrivals, "mart_hours": hours, "mart_arrival_peaks": peaks,
-        "mart_failed_kv": [
-            {"deployment_id": name, "attempts_requests": 214_000, "failed_attempts_requests": 1811,
-             "kv_time_byte_s": 1.31e8 * GIB, "failed_kv_time_byte_s": 2.2e6 * GIB, "failed_share_ratio": 0.0168}
-            for name in names
-        ],
-        "mart_sessions": [
-            {"deployment_id": name, "sessions": 9120, "single_sessions": 1204, "turns_mean_requests": 23.16,
-             "turns_p50_requests": 14.0, "turns_p99_requests": 181.0, "turns_max_requests": 402,
-             "prompt_max_p50_tokens": 38_111.5, "prompt_max_p99_tokens": 121_004.0, "duration_p50_s": 845.0,
-             "duration_p99_s": 14_100.0, "overlap_sessions": 31}
-            for name in names
-        ],
-    }  # fmt: skip
-    made["mart_week_changes"] = [
-        {"deployment_id": "coding-agent", "mover": mover, "previous_week": BEFORE, "demand_part_gpus": part,
-         "demand_part_factor": part / 16, "kv_time_part_byte_s": part * 1e6 * GIB, "kv_time_part_factor": part / 12,
-         "provenance": "modelled"}
-        for mover, part in (("rate", 2.31), ("lengths", 1.9), ("cache_hits", -0.6), ("residual", 0.1))
+    failed = [
+        {"deployment_id": name, "attempts_requests": 214_000, "failed_attempts_requests": 1811,
+         "kv_time_byte_s": 1.31e8 * GIB, "failed_kv_time_byte_s": 2.2e6 * GIB, "failed_share_ratio": 0.0168}
+        for name in names
     ]  # fmt: skip
-    made["mart_output_ends"] = [
+    return {"mart_kv_time": kv_time, "mart_failed_kv": failed}
+
+
+def _lengths(names: list[str]) -> Rows:
+    measures = (("prompt", 2734.5), ("output", 129.0))
+    lengths = [
+        {"deployment_id": name, "model": model, "measure": measure, "requests": 211_204,
+         "length_mean_tokens": p50 * 1.3, "length_p50_tokens": p50, "length_p90_tokens": p50 * 3,
+         "length_p95_tokens": p50 * 4, "length_p99_tokens": p50 * 9, "length_max_tokens": int(p50 * 20),
+         "length_total_tokens": int(p50 * 280_000), "unknown_requests": 12,
+         "censored_requests": 844 if measure == "output" else None, "p50_change_factor": 0.184,
+         "p99_change_factor": -0.031}
+        for name, (measure, p50), model in product(names, measures, ("(all)", "qwen3-32b", EXPRESSION))
+    ]  # fmt: skip
+    histogram = [
+        {"deployment_id": name, "measure": measure, "bin_low_tokens": low, "bin_high_tokens": max(1, 2 * low),
+         "requests": 500 + n, "share_ratio": math.exp(-((n - 9) ** 2) / 8) / 5, "previous_requests": 480,
+         "previous_share_ratio": math.exp(-((n - 8) ** 2) / 8) / 5}
+        | ({} if measure == "prompt" else {"censored_requests": 55 * (n > 10), "censored_ratio": 0.0455,
+                                           "censored_share_ratio": 0.0065 * (n > 10)})
+        for name, (measure, _p50) in product(names, measures)
+        for n, low in enumerate([0, *(2**n for n in range(17))])
+    ]  # fmt: skip
+    ends = [
         {"deployment_id": name, "reason": reason, "reason_text": words, "requests": requests, "share_ratio": share,
          "previous_share_ratio": share / 2, "output_total_tokens": requests * 200, "output_max_tokens": 16_384}
         for name in names for reason, words, requests, share in (
@@ -261,7 +218,54 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
             ("caller_limit", "the caller's limit (censored)", 844, 0.0049),
         )
     ]  # fmt: skip
-    made["mart_tool_wait_policies"] = [
+    return {"mart_lengths": lengths, "mart_length_histogram": histogram, "mart_output_ends": ends}
+
+
+def _arrivals(names: list[str]) -> Rows:
+    arrivals = [
+        {"deployment_id": name, "window_s": window_s, "requests": 211_204,
+         "arrivals_mean_requests": 0.349 * window_s,
+         "arrivals_peak_requests": 6 + 2 * window_s, "arrivals_peak_requests_per_s": (6 + 2 * window_s) / window_s,
+         "peak_at": MONDAY + timedelta(days=2, hours=9, minutes=30), "peak_to_mean_factor": 5.5,
+         "dispersion_factor": 3.21, "gap_cv_factor": 1.44, "is_trusted": window_s > 3, "arrival_step_s": 3.0,
+         "peak_change_factor": 0.08}
+        for name, window_s in product(names, (1, 10, 60, 300, 3600))
+    ]  # fmt: skip
+    hours = [
+        {"deployment_id": name, "hour_of_week": h, "requests": round(1250 * _day(h * 12)), "previous_requests": 1000}
+        for name, h in product(names, range(168))
+    ]
+    peaks = [
+        {"deployment_id": name, "window_s": step_s, "requests": n % 7 * 3,
+         "window_started_at": MONDAY + timedelta(days=2, hours=9, seconds=step_s * n)}
+        for name, step_s, n in product(names, (60, 1), range(60))
+    ]  # fmt: skip
+    return {"mart_arrivals": arrivals, "mart_hours": hours, "mart_arrival_peaks": peaks}
+
+
+def _waits(names: list[str]) -> Rows:
+    """Sessions, their gaps, and what to do with KV in them."""
+    waits = [
+        {"deployment_id": name, "kind": kind, "waits_requests": 90_112, "unknown_requests": 40, "wait_mean_s": 21.5,
+         "wait_p50_s": 3.25, "wait_p90_s": 44.0, "wait_p95_s": 90.0, "wait_p99_s": 610.0, "wait_max_s": 8200.0,
+         "logged_ratio": 0.93, "overlap_requests": 71, "p50_change_factor": 0.02,
+         "tool_wait_kv_time_byte_s": 5e7 * GIB if kind == "tool" else None,
+         "tool_wait_kv_time_factor": 0.66 if kind == "tool" else None}
+        for name, kind in product(names, ("tool", "user"))
+    ]  # fmt: skip
+    bins = [
+        {"deployment_id": name, "kind": kind, "bin_low_s": float(2**n // 2), "bin_high_s": 2.0**n,
+         "waits_requests": 900, "share_ratio": math.exp(-((n - (2 if kind == "tool" else 6)) ** 2) / 6) / 5}
+        for name, kind, n in product(names, ("tool", "user"), range(13))
+    ]  # fmt: skip
+    sessions = [
+        {"deployment_id": name, "sessions": 9120, "single_sessions": 1204, "turns_mean_requests": 23.16,
+         "turns_p50_requests": 14.0, "turns_p99_requests": 181.0, "turns_max_requests": 402,
+         "prompt_max_p50_tokens": 38_111.5, "prompt_max_p99_tokens": 121_004.0, "duration_p50_s": 845.0,
+         "duration_p99_s": 14_100.0, "overlap_sessions": 31}
+        for name in names
+    ]  # fmt: skip
+    policies = [
         {"deployment_id": "coding-agent", "policy": policy, "policy_text": words, "ttl_s": ttl_s, "break_even_s": 8.5,
          "pool_full_ratio": 0.4, "held_byte_s": held * 1e6 * GIB, "held_gpu_s": held * 3600,
          "recompute_gpu_s": 72_000.0 - held * 1800, "saving_gpu_s": held * 1800, "saving_usd_per_hour": held / 20,
@@ -271,7 +275,48 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
             ("ttl", "pin KV for up to 12 s of a tool wait", 12.0, 18.25),
         )
     ]  # fmt: skip
-    made["mart_actions"] = [
+    return {"mart_tool_waits": waits, "mart_tool_wait_histogram": bins, "mart_sessions": sessions,
+            "mart_tool_wait_policies": policies}  # fmt: skip
+
+
+def _served(names: list[str]) -> Rows:
+    """How fast requests were answered, and what a larger batch would give."""
+    latency = [
+        {"deployment_id": name, "measure": measure, "source": "logged", "latency_p50_s": p50,
+         "latency_p90_s": p50 * 2.1, "latency_p95_s": p50 * 2.9, "latency_p99_s": p50 * 6,
+         "latency_all_p50_s": p50 * 1.02, "latency_all_p90_s": p50 * 2.3, "latency_all_p95_s": p50 * 3.4,
+         "slo_s": slo, "attainment_ratio": None if slo is None else 0.962, "is_slo_met": None if slo is None else True,
+         "requests": 211_204, "timed_requests": 209_001, "failed_requests": 1811, "p95_change_factor": 0.22}
+        for name, (measure, p50, slo) in product(names, LATENCIES)
+    ]  # fmt: skip
+    curve = [
+        {"deployment_id": name, "batch_requests": 2**n,
+         "throughput_tokens_per_s": 4000 * (1 - math.exp(-(2**n) / 90)),
+         "tpot_s": 0.011 + 0.00021 * 2**n, "ttft_s": 0.3, "is_kv_ok": n < 8, "is_slo_ok": n < 8,
+         "is_turning_point": n == 6, "is_recommended": n == 7, "is_today": n == 8, "slo_s": 0.05,
+         "slo_ttft_p95_s": 2.0, "kv_limit_requests": 128, "provenance": "assumed"}
+        for name, n in product(names, range(10))
+    ]  # fmt: skip
+    rates = [
+        {"deployment_id": name, "fleet_replicas": replicas, "rate_factor": factor, "is_today": replicas == 8,
+         "is_needed": replicas == 11, "rate_requests_per_s": 2.25 * factor,
+         "replica_rate_requests_per_s": 2.25 * factor / replicas,
+         "attainment_ratio": min(0.999, 1.1 * replicas / 11 / factor), "is_slo_ok": replicas / factor > 9.5,
+         "busiest_hour_at": MONDAY + timedelta(days=1, hours=14), "provenance": "modelled"}
+        for name, replicas, factor in product(names, (8, 11), (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0))
+    ]  # fmt: skip
+    return {"mart_latency": latency, "mart_batch_curve": curve, "mart_rate_curve": rates}
+
+
+def _outlook() -> Rows:
+    """Last week, the weeks to come, and what is worth doing, of one deployment."""
+    changes = [
+        {"deployment_id": "coding-agent", "mover": mover, "previous_week": BEFORE, "demand_part_gpus": part,
+         "demand_part_factor": part / 16, "kv_time_part_byte_s": part * 1e6 * GIB, "kv_time_part_factor": part / 12,
+         "provenance": "modelled"}
+        for mover, part in (("rate", 2.31), ("lengths", 1.9), ("cache_hits", -0.6), ("residual", 0.1))
+    ]  # fmt: skip
+    actions = [
         {"deployment_id": "coding-agent", "position": n, "action_text": action, "saving_text": saving,
          "risk_text": risk, "saving_gpus": gpus, "saving_usd_per_hour": usd, "provenance": "modelled"}
         for n, (action, saving, risk, gpus, usd) in enumerate((
@@ -280,13 +325,13 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
             (f"pin KV {CLOSING}", None, "computes 18 GPU·h anew a week", None, None),
         ), 1)
     ]  # fmt: skip
-    made["mart_forecasts"] = [
+    forecasts = [
         {"deployment_id": "coding-agent", "horizon_week": f"2026-W{week}", "value_gpus": 18.0 + n, "low_gpus": 17.0 + n,
          "high_gpus": 19.0 + 2 * n, "fact_gpus": 18.5 if n < 2 else None, "is_held": True if n < 2 else None,
          "run_out_date": date(2026, 12, 14), "order_by_date": date(2026, 11, 14), "provenance": "modelled"}
         for n, week in enumerate(range(46, 54))
     ]  # fmt: skip
-    made["mart_growth"] = [
+    growth = [
         {"deployment_id": "coding-agent", "horizon_week": "2026-W53", "value_gpus": 25.0, "low_gpus": 24.0,
          "high_gpus": 33.0, "run_out_date": date(2026, 12, 14), "order_by_date": date(2026, 11, 14),
          "judged_forecasts": 2, "held_forecasts": 2,
@@ -294,18 +339,22 @@ def _traffic(names: list[str]) -> dict[str, pl.DataFrame]:
         {"deployment_id": "chat", "judged_forecasts": 0, "held_forecasts": 0,
          "growth_text": "no forecast: it takes 4 weeks, half of each covered"},
     ]  # fmt: skip
-    made["mart_fleet"] = [
+    return {"mart_week_changes": changes, "mart_actions": actions, "mart_forecasts": forecasts, "mart_growth": growth}
+
+
+def _totals(names: list[str]) -> Rows:
+    fleet = [
         {"gpu_id": gpu_id, "deployments": 3, "now_gpus": 40, "needed_gpus": 42, "short_gpus": 2,
          "previous_needed_gpus": 30}
         for gpu_id in ("H100-SXM-80GB", "(all)")
     ]  # fmt: skip
-    made["mart_counts"] = [
+    counts = [
         {"deployment_id": name, "requests": 212_004, "cache_requests": 500, "turned_away_requests": 300,
          "backend_requests": 211_204, "attempts_requests": 214_012, "usable_requests": 214_000,
          "unknown_requests": 12, "failed_requests": 1811}
         for name in [*names, "(all)"]
     ]  # fmt: skip
-    return {name: frame(name, rows) for name, rows in made.items()}
+    return {"mart_fleet": fleet, "mart_counts": counts}
 
 
 def _sources() -> dict[str, pl.DataFrame]:

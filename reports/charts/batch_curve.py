@@ -1,15 +1,15 @@
-"""What a larger batch buys and costs: tokens per second and time per token over requests decoding at once."""
+"""What a larger batch buys and costs: decode's tokens/s and time per token, prefill's time to the first token."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import amount_axis, base, labelled, layered, spec
+from reports.charts.grammar import AnyChart, amount_axis, base, labelled, layered, spec
 from reports.marts import Marts, rows
 from reports.printed import ms_column
 from reports.theme import colour
@@ -17,45 +17,87 @@ from reports.theme import colour
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MARKS = {"is_today": "today", "is_recommended": "recommended", "is_turning_point": "turning point"}
+MARKS = {"is_recommended": "recommended", "is_turning_point": "turning point"}
 PLACES: Mapping[str, tuple[Any, int, int]] = {
-    "today": ("left", 8, 27),
     "recommended": ("right", -8, -10),
     "turning point": ("left", 8, 13),
 }
 """Where the name of a special point stands beside it: alignment, px right, px down; each apart from the others."""
-UNITS = {"throughput": "tokens/s", "tpot": "ms per token"}
+LIMITS = {"kv_limit": ("KV limit", -5), "seats": ("max_num_seqs", 12)}
+"""Column of an upright line -> its name and how far to the right of it that stands, in px."""
 HEIGHT_PX = 150
 HEADINGS = {
     "batch": "Batch (requests)",
-    "throughput": "Throughput (tokens/s)",
+    "throughput": "Decode (tokens/s)",
     "tpot": "TPOT (ms)",
-    "slo": "Objective for p95 TPOT (ms)",
+    "ttft": "TTFT, no queue (ms)",
+    "tpot_slo": "Objective for p95 TPOT (ms)",
+    "ttft_slo": "Objective for p95 TTFT (ms)",
     "fits": "Fits the KV cache",
     "named": "What is special",
+    "kv_limit": "KV limit (requests)",
+    "seats": "max_num_seqs (requests)",
 }
 
 
+DECODE, PREFILL = "throughput", "ttft"
+
+
+class Curve(NamedTuple):
+    """One chart over the batch: its unit, title, what its note says, and the column of its objective."""
+
+    unit: str
+    title: str
+    note: str
+    slo: str = ""
+
+
+CURVES = {
+    DECODE: Curve(
+        "tokens/s",
+        "Decode: tokens per second of one replica, by batch",
+        "KV limit: the largest batch of the observed lengths that fits the cache; grey dots are beyond it.",
+    ),
+    "tpot": Curve(
+        "ms per token", "Decode: time per output token, by batch", "Red dashes: the objective for the p95.", "tpot_slo"
+    ),
+    PREFILL: Curve(
+        "ms to the first token",
+        "Prefill: time to the first token without a queue, by batch",
+        "A mean prompt beside the others of the batch. Red dashes: the objective for the p95, queue included.",
+        "ttft_slo",
+    ),
+}
+"""Column of the chart -> what is drawn."""
+
+
 def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart, ...]:
-    """Two charts over the batch: tokens/s, and TPOT with its objective; none without rows."""
+    """Decode's tokens/s and TPOT and prefill's TTFT over the batch, with limits and objectives; none without rows."""
     frame = rows(marts, "mart_batch_curve", deployment_id=deployment_id).sort("batch_requests")
     if frame.is_empty():
         return ()
     data = _named(frame)
     special = set(data["named"].str.split(", ").list.first().drop_nulls())
     named = tuple(words for words in MARKS.values() if words in special)
-    source = labelled("mart_batch_curve", frame)
-
-    def chart(field: str, title: str, note: str) -> Chart:
-        words = f"{deployment_id}: {title[0].lower()}{title[1:]}"
-        curve = _spec(field, named, has_slo=bool(data["slo"].is_not_null().any()))
-        return Chart(f"{chart_id}-{field}", title, note, words, source, curve, data, HEADINGS)
-
-    return (
-        chart("throughput", "Tokens per second of one replica, by batch",
-              "Beyond the KV limit (grey) the batch does not fit the cache at the observed lengths."),
-        chart("tpot", "Time per output token, by batch", "Red dashes: the objective for the p95."),
-    )  # fmt: skip
+    limits = tuple(name for name in LIMITS if data[name][0] is not None)
+    return tuple(
+        Chart(
+            f"{chart_id}-{field}",
+            curve.title,
+            curve.note,
+            f"{deployment_id}: {curve.title[0].lower()}{curve.title[1:]}",
+            labelled("mart_batch_curve", frame),
+            _spec(
+                field,
+                named if field != PREFILL else (),
+                limits,
+                has_slo=bool(curve.slo) and data[curve.slo][0] is not None,
+            ),
+            data,
+            HEADINGS,
+        )
+        for field, curve in CURVES.items()
+    )
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -64,42 +106,64 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col("batch_requests").alias("batch"),
         pl.col("throughput_tokens_per_s").alias("throughput"),
         ms_column("tpot_s", "tpot"),
-        ms_column("slo_s", "slo"),
+        ms_column("ttft_s", "ttft"),
+        ms_column("slo_s", "tpot_slo"),
+        ms_column("slo_ttft_p95_s", "ttft_slo"),
         pl.when(pl.col("is_kv_ok").fill_null(value=True)).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("fits"),
         pl.concat_str(words, separator=", ", ignore_nulls=True).alias("named"),
+        pl.col("kv_limit_requests").alias("kv_limit"),
+        pl.lit(frame.filter("is_today")["batch_requests"].first(), pl.Int64).alias("seats"),
     )
 
 
-def _batch_axis() -> alt.X:
+def _batch_axis(field: str = "batch") -> alt.X:
     return (
-        alt.X("batch", type="quantitative").scale(type="log", base=2, nice=False).axis(tickCount=8, format="~s")
+        alt.X(field, type="quantitative").scale(type="log", base=2, nice=False).axis(tickCount=8, format="~s")
     ).title("requests decoding at once in a replica")
 
 
 @cache
-def _spec(field: str, named: tuple[str, ...], *, has_slo: bool) -> dict[str, Any]:
-    """The curve of `field`, with the points in `named` ringed and labelled."""
-    amount = amount_axis(field, UNITS[field], zero=True)
+def _spec(field: str, named: tuple[str, ...], limits: tuple[str, ...], *, has_slo: bool) -> dict[str, Any]:
+    """The curve of `field`, the points in `named` ringed, and `limits` as upright lines with their names."""
+    curve = CURVES[field]
+    amount = amount_axis(field, curve.unit, zero=True)
     fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
         alt.Tooltip("batch:Q", format=","),
         alt.Tooltip("throughput:Q", title="tokens/s", format=",.0f"),
         alt.Tooltip("tpot:Q", title="TPOT (ms)", format=",.1f"),
+        alt.Tooltip("ttft:Q", title="TTFT, no queue (ms)", format=",.1f"),
         alt.Tooltip("fits:N", title="fits KV"),
     ]
     line = base().mark_line(color=colour("before"), strokeWidth=1).encode(x=_batch_axis(), y=amount)
     dots = base().mark_point(filled=True, opacity=1, size=30).encode(
         x=_batch_axis(), y=amount, color=fits.legend(None), tooltip=shown
     )  # fmt: skip
-    layers = [line, dots]
-    for words, (align, dx, dy) in PLACES.items():
-        if words in named:
-            special = base().transform_filter(f"indexof(datum.named, '{words}') === 0")
-            ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink"))
-            layers.append(ring.encode(x=_batch_axis(), y=amount))
-            label = special.mark_text(align=align, dx=dx, dy=dy)
-            layers.append(label.encode(x=_batch_axis(), y=amount, text="named:N"))
-    if field == "tpot" and has_slo:
+    layers = [*_uprights(limits, is_low=field == DECODE), line, dots]
+    for words in named:
+        align, dx, dy = PLACES[words]
+        special = base().transform_filter(f"indexof(datum.named, '{words}') === 0")
+        ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink"))
+        layers.append(ring.encode(x=_batch_axis(), y=amount))
+        label = special.mark_text(align=align, dx=dx, dy=dy)
+        layers.append(label.encode(x=_batch_axis(), y=amount, text="named:N"))
+    if has_slo:
         limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
-        layers.append(limit.encode(x=_batch_axis(), y=alt.Y("slo:Q")))
+        layers.append(limit.encode(x=_batch_axis(), y=alt.Y(curve.slo, type="quantitative")))
     return spec(layered(*layers), HEIGHT_PX)
+
+
+def _uprights(limits: tuple[str, ...], *, is_low: bool) -> list[AnyChart]:
+    """A line for each of `limits`, from the first row of the data, its name up along it: `is_low` from the foot."""
+    drawn: list[AnyChart] = []
+    first = base().transform_filter("datum.batch === 1")
+    for name in limits:
+        words, right_px = LIMITS[name]
+        drawn.append(first.mark_rule(strokeWidth=1.2, color=colour("quiet")).encode(x=_batch_axis(name)))
+        # turned by 270°: dy moves the text along the axis, dx along the line
+        label = first.mark_text(
+            angle=270, align="left" if is_low else "right", dy=right_px, dx=4 if is_low else -4, color=colour("quiet")
+        )
+        foot = alt.value(HEIGHT_PX if is_low else 0)
+        drawn.append(label.encode(x=_batch_axis(name), y=foot, text=alt.value(words)))
+    return drawn

@@ -11,7 +11,7 @@ import polars as pl
 from reports.blocks import Chart
 from reports.charts.grammar import TOKENS_LABEL, base, layered, seconds_axis, spec
 from reports.marts import Marts, rows, some
-from reports.printed import seconds
+from reports.printed import percent, seconds
 from reports.theme import colour
 
 THIS, LAST = "this week", "week before"
@@ -32,7 +32,9 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         pl.col("bin_high_tokens").alias("high"),
         pl.col("share_ratio").alias("share"),
         pl.col("previous_share_ratio").alias("previous"),
+        pl.col("censored_share_ratio").alias("cut"),
         "requests",
+        pl.col("censored_requests").alias("cut_requests"),
         "previous_requests",
     )
     has_before = bool(data["previous"].is_not_null().any())
@@ -40,15 +42,28 @@ def length_chart(marts: Marts, deployment_id: str, measure: str, chart_id: str) 
         chart_id=chart_id,
         title=f"How long {measure}s are",
         note="Share of requests in bins that double"
-        + ("; black strokes are the week before." if has_before else "; there is no week before."),
+        + ("; strokes are the week before." if has_before else "; there is no week before.")
+        + _cut_words(frame),
         alt=f"{deployment_id}: share of requests by {measure} length in tokens, on a log axis",
         source="mart_length_histogram",
-        spec=_length_spec(has_before=has_before),
+        spec=_length_spec(has_before=has_before, has_cut=bool((data["cut"] > 0).any())),
         rows=data,
         headings={"low": "From (tokens)", "high": "Below (tokens)", "share": "This week (share)",
-                  "previous": "Week before (share)", "requests": "This week (requests)",
-                  "previous_requests": "Week before (requests)"},
+                  "previous": "Week before (share)", "cut": "Of it cut (share)", "requests": "This week (requests)",
+                  "cut_requests": "Of it cut (requests)", "previous_requests": "Week before (requests)"},
     )  # fmt: skip
+
+
+def _cut_words(frame: pl.DataFrame) -> str:
+    """Words on outputs that were cut before their own end; empty for prompts."""
+    cut: Any = frame["censored_ratio"].drop_nulls().first()
+    if cut is None:
+        return ""
+    return (
+        f" Orange: cut by max_tokens, max_model_len or a failure, {percent(cut)} of all outputs: at least so long."
+        if cut
+        else " No output was cut."
+    )
 
 
 def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
@@ -92,7 +107,7 @@ def wait_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
 
 
 @cache
-def _length_spec(*, has_before: bool) -> dict[str, Any]:
+def _length_spec(*, has_before: bool, has_cut: bool) -> dict[str, Any]:
     ends = alt.X("low", type="quantitative").scale(type="log", base=2, nice=False)
     ends = ends.axis(labelExpr=TOKENS_LABEL, tickCount=8).title("tokens")
     share = alt.Y("share", type="quantitative").axis(format="%", tickCount=4).title("of requests")
@@ -102,9 +117,14 @@ def _length_spec(*, has_before: bool) -> dict[str, Any]:
         alt.Tooltip("share:Q", title=THIS, format=".1%"),
         alt.Tooltip("previous:Q", title=LAST, format=".1%"),
     ]
+    if has_cut:
+        shown.append(alt.Tooltip("cut:Q", title="of it cut", format=".2%"))
     bars = base().mark_rect(color=colour("decode"), opacity=0.85, stroke=colour("paper"), strokeWidth=1)
     before = base().mark_rule(strokeWidth=2.5, color=colour("ink"))
     layers = [bars.encode(x=ends, x2="high", y=share, y2=alt.datum(0), tooltip=shown)]
+    if has_cut:
+        cut = base().transform_filter("datum.cut > 0").mark_rect(color=colour("prefill"), stroke=colour("paper"))
+        layers.append(cut.encode(x=ends, x2="high", y=alt.Y("cut:Q"), y2=alt.datum(0), tooltip=shown))
     if has_before:
         layers.append(before.encode(x=alt.X("low:Q"), x2="high", y=alt.Y("previous:Q"), tooltip=shown))
     return spec(layered(*layers), HEIGHT_PX)

@@ -1,82 +1,92 @@
-"""Latency quantiles beside the objective: queue, TTFT, TPOT and E2E on one log axis."""
+"""Latency quantiles beside the objective: queue, prefill, TTFT, TPOT and E2E on one log axis."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
 from reports.charts.grammar import base, layered, seconds_axis, spec
-from reports.marts import Marts, rows
+from reports.latency_table import ANSWERED, EVERY, KINDS, MODELLED, QUANTILES, latency_rows
 from reports.theme import colour
+from reports.words import measure_word
 
-MEASURES = {"queue": "queue", "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
-QUANTILES = {
-    "latency_p50_s": "p50",
-    "latency_p90_s": "p90",
-    "latency_p95_s": "p95",
-    "latency_p99_s": "p99",
-    "latency_all_p95_s": "p95 with failures as misses",
-    "slo_s": "objective for p95",
+if TYPE_CHECKING:
+    from reports.marts import Marts
+
+ROLES = {ANSWERED: "decode", EVERY: "prefill", MODELLED: "before"}
+LINE_PX = 15
+GAP_PX = 14
+"""Between two measures."""
+SIZES = {"p50": 30, "p90": 30, "p95": 110, "p99": 30}
+"""Area of each quantile's dot; the one that objectives are about is the large one."""
+HEADINGS = {
+    "measure": "Measure",
+    "kind": "Of the requests",
+    **{f"latency_{name}_s": f"{name} (s)" for name in QUANTILES},
+    "slo_s": "Objective for p95 (s)",
 }
-LINE_PX = 34
 
 
 def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | None:
-    """One line a measure with its p50 to p99, the p95 over all requests and the objective; None without times."""
-    frame = rows(marts, "mart_latency", deployment_id=deployment_id).filter(pl.col("latency_p99_s") > 0)
-    if frame.is_empty():
+    """A group of lines a measure, one a kind of request, p50 to p99, with the objective; None without times."""
+    frame = latency_rows(marts, deployment_id).filter(pl.col("latency_p50_s") >= 0)
+    data = frame.select(pl.col("measure").map_elements(measure_word, return_dtype=pl.String), *list(HEADINGS)[1:])
+    times = [name for name in HEADINGS if name.endswith("_s")]
+    drawn = tuple(name for name in times if (data[name] > 0).any())
+    if not drawn:
         return None
-    order = list(MEASURES)
-    data = (
-        frame.with_columns(
-            (pl.col("measure").replace(MEASURES) + pl.when(pl.col("source") == "modelled").then(
-                pl.lit(" (modelled)")).otherwise(pl.lit(""))).alias("line"),
-            pl.col("measure").replace_strict({name: n for n, name in enumerate(order)}, default=9).alias("rank"),
-        )
-        .sort("rank", "source")
-        .select("line", *QUANTILES)
-    )  # fmt: skip
+    kinds = tuple(kind for kind in KINDS if (data["kind"] == kind).any())
     return Chart(
         chart_id=chart_id,
         title="Latency that users felt, against the objective",
-        note="Dots: p50, p90, p95 (large) and p99 of successful requests. Ring: p95 with failures counted as misses. "
-        "Red stroke: objective for the p95.",
-        alt=f"{deployment_id}: latency quantiles of queue, TTFT, TPOT and E2E in seconds on a log axis",
+        note="Dots: p50, p90, p95 (large) and p99. Red stroke: objective for the p95."
+        + (" All: where a dot lacks, that quantile is a failure." if EVERY in kinds else ""),
+        alt=f"{deployment_id}: quantiles of queue, prefill, TTFT, TPOT and E2E in seconds on a log axis, "
+        + "; ".join(kinds),
         source="mart_latency",
-        spec=_spec(LINE_PX * data.height, tuple(name for name in QUANTILES if (data[name] > 0).any())),
+        spec=_spec(data["measure"].n_unique(), kinds, drawn),
         rows=data,
-        headings={"line": "Measure", **{name: f"{label} (s)" for name, label in QUANTILES.items()}},
+        headings=HEADINGS,
     )
 
 
 @cache
-def _spec(height_px: int, present: tuple[str, ...]) -> dict[str, Any]:
-    """Dots, ring and stroke of each quantile in `present`; a log axis has no place for zero."""
-    line = alt.Y("line", type="nominal").sort(None).axis(domain=False, ticks=False, labelLimit=120).title(None)
-    shown = [alt.Tooltip("line:N", title=" ")] + [
-        alt.Tooltip(name, type="quantitative", title=f"{label} (s)", format=",.3~g")
-        for name, label in QUANTILES.items()
-    ]
-    marks = {
-        "latency_p50_s": base().mark_point(filled=True, size=45, color=colour("decode")),
-        "latency_p90_s": base().mark_point(filled=True, size=45, color=colour("decode")),
-        "latency_p95_s": base().mark_point(filled=True, size=130, color=colour("decode")),
-        "latency_p99_s": base().mark_point(filled=True, size=45, color=colour("decode")),
-        "latency_all_p95_s": base().mark_point(filled=False, size=230, strokeWidth=1.5, color=colour("ink")),
-        "slo_s": base().mark_tick(thickness=3, height=26, color=colour("limit")),
+def _spec(measures: int, kinds: tuple[str, ...], drawn: tuple[str, ...]) -> dict[str, Any]:
+    """Lines, dots and strokes of the columns in `drawn`; a log axis has no place for zero."""
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=120)
+    place: dict[str, Any] = {
+        "y": alt.Y("measure", type="nominal").sort(None).axis(axis).title(None),
+        "color": alt.Color("kind", type="nominal")
+        .scale(domain=list(kinds), range=[colour(ROLES[kind]) for kind in kinds])
+        .legend(columns=alt.ExprRef("width < 400 ? 1 : 3"))
+        .title(None),
+        "tooltip": [
+            alt.Tooltip("measure:N", title=" "),
+            alt.Tooltip("kind:N", title="of"),
+            *(alt.Tooltip(name, type="quantitative", title=HEADINGS[name], format=",.3~g") for name in drawn),
+        ],
     }
-    layers = [
-        marks[name]
-        .transform_filter(f"datum.{name} > 0")
-        .encode(x=seconds_axis(name, "time, log axis"), y=line, opacity=alt.value(1), tooltip=shown)
-        for name in present
-    ]
-    if "latency_p50_s" in present:
-        span = base().transform_filter("datum.latency_p50_s > 0").mark_rule(strokeWidth=2, color=colour("before"))
-        ends = seconds_axis("latency_p50_s", "time, log axis")
-        layers.insert(0, span.encode(x=ends, x2="latency_p99_s", y=line, tooltip=shown))
-    return spec(layered(*layers), height_px)
+    beside = alt.YOffset("kind", type="nominal").scale(domain=list(kinds), paddingOuter=0.3)
+    layers = []
+    if "latency_p50_s" in drawn:
+        span = base().transform_filter("datum.latency_p50_s > 0").mark_rule(strokeWidth=1.5)
+        ends = f"latency_{_longest(drawn)}_s"
+        layers.append(span.encode(x=seconds_axis("latency_p50_s", "time, log axis"), x2=ends, yOffset=beside, **place))
+    for name in drawn:
+        known = base().transform_filter(f"datum.{name} > 0")
+        x = seconds_axis(name, "time, log axis")
+        if name == "slo_s":
+            stroke = known.mark_tick(thickness=3, size=LINE_PX * len(kinds), color=colour("limit"), opacity=1)
+            layers.append(stroke.encode(x=x, y=place["y"], tooltip=place["tooltip"]))
+        else:
+            dots = known.mark_point(filled=True, opacity=1, size=SIZES[name.split("_")[1]])
+            layers.append(dots.encode(x=x, yOffset=beside, **place))
+    return spec(layered(*layers), measures * (LINE_PX * len(kinds) + GAP_PX))
+
+
+def _longest(drawn: tuple[str, ...]) -> str:
+    return next(name for name in reversed(QUANTILES) if f"latency_{name}_s" in drawn)

@@ -17,6 +17,12 @@ select 'plan_batch_curve' as relation, week, deployment_id, 'tpot_s' as what, tp
 from plan_batch_curve
 where not (batch_requests > 0 and throughput_tokens_per_s > 0 and tpot_s > 0 and ttft_s >= 0)
 union all
+select
+    'plan_rate_curve' as relation, week, deployment_id, 'attainment_ratio' as what,
+    attainment_ratio as found, 1 as bound
+from plan_rate_curve
+where not (attainment_ratio between 0 and 1 and rate_requests_per_s > 0 and fleet_replicas > 0)
+union all
 select 'plan_forecasts' as relation, week, deployment_id, horizon_week as what, value_gpus as found, low_gpus as bound
 from plan_forecasts
 where not value_gpus between low_gpus and high_gpus or low_gpus < 0 or horizon_week <= week

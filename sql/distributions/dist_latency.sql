@@ -21,6 +21,7 @@ measured as (
         count(*) filter (where is_failed) as failed_requests,
         count(*) filter (where not is_failed and coalesce(ttft_s, e2e_s) is not null) as timed_requests,
         count(queue_s) filter (where not is_failed) as queue_timed_requests,
+        count(ttft_s - queue_s) filter (where not is_failed) as prefill_timed_requests,
         count(ttft_s) filter (where not is_failed) as ttft_timed_requests,
         count(tpot_s) filter (where not is_failed) as tpot_timed_requests,
         count(e2e_s) filter (where not is_failed) as e2e_timed_requests,
@@ -34,8 +35,8 @@ measured as (
 
 select
     measured.week, measured.deployment_id, measured.requests, measured.failed_requests, measured.timed_requests,
-    measured.queue_timed_requests, measured.ttft_timed_requests, measured.tpot_timed_requests,
-    measured.e2e_timed_requests,
+    measured.queue_timed_requests, measured.prefill_timed_requests, measured.ttft_timed_requests,
+    measured.tpot_timed_requests, measured.e2e_timed_requests,
     queue.latency_p50_s as queue_p50_s, queue.latency_p90_s as queue_p90_s,
     queue.latency_p95_s as queue_p95_s, queue.latency_p99_s as queue_p99_s,
     ttft.latency_p50_s as ttft_p50_s, ttft.latency_p90_s as ttft_p90_s,

@@ -4,8 +4,8 @@
 with timed as (
     select
         week, coalesce(deployment_id, '(none)') as deployment_id, is_failed,
-        unnest(['queue', 'ttft', 'tpot', 'e2e']) as measure,
-        unnest([queue_s, ttft_s, tpot_s, e2e_s]) as latency_s
+        unnest(['queue', 'prefill', 'ttft', 'tpot', 'e2e']) as measure,
+        unnest([queue_s, ttft_s - queue_s, ttft_s, tpot_s, e2e_s]) as latency_s
     from fct_requests
     where served_by <> 'gateway_cache'
 ),

@@ -30,7 +30,8 @@ known as (
 
 select
     this.week, this.deployment_id, this.measure, this.source,
-    this.latency_p50_s, this.latency_p90_s, this.latency_p95_s, this.latency_p99_s, this.latency_all_p95_s,
+    this.latency_p50_s, this.latency_p90_s, this.latency_p95_s, this.latency_p99_s,
+    this.latency_all_p50_s, this.latency_all_p90_s, this.latency_all_p95_s, this.latency_all_p99_s,
     this.slo_s, this.attainment_ratio,
     case
         when this.slo_s is null then null

@@ -81,7 +81,7 @@ def test_no_name_ran_as_script(desktop: tuple[Any, Seen]) -> None:
 def test_all_charts_are_drawn(desktop: tuple[Any, Seen]) -> None:
     page, _ = desktop
     plots = page.locator(".plot")
-    assert plots.count() == 3 * 13 + 3 + 1 + 3
+    assert plots.count() == 3 * 15 + 3 + 1 + 3
     marks = page.evaluate(
         """() => [...document.querySelectorAll(".plot")].map((plot) => {
           const box = plot.querySelector("svg").getBoundingClientRect();

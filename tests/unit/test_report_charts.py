@@ -111,7 +111,27 @@ def test_latency_modelled_and_logged_are_told_apart() -> None:
     ])  # fmt: skip
     chart = latency_chart(tables, "chat", "x")
     assert chart is not None
-    assert chart.rows["line"].to_list() == ["TTFT", "TTFT (modelled)"]
+    assert chart.rows.select("measure", "kind").rows() == [("TTFT", "answered"), ("TTFT", "all, modelled")]
+
+
+def test_latency_of_all_requests_stands_under_that_of_the_answered() -> None:
+    tables = full_week(windows=2)
+    chart = latency_chart(tables, "chat", "x")
+    assert chart is not None
+    kinds = ["answered", "all, failures as misses"]
+    assert chart.rows["measure"].to_list() == [
+        word for word in ("queue", "prefill", "TTFT", "TPOT", "E2E") for _ in kinds
+    ]
+    assert chart.rows["kind"].to_list() == kinds * 5
+    answered, every = chart.rows.filter(measure="TTFT").iter_rows(named=True)
+    mart = tables["mart_latency"].row(by_predicate=(pl.col("deployment_id") == "chat") & (pl.col("measure") == "ttft"),
+                                      named=True)  # fmt: skip
+    assert [answered["latency_p95_s"], every["latency_p95_s"]] == [mart["latency_p95_s"], mart["latency_all_p95_s"]]
+    assert every["latency_p99_s"] is None
+    tables["mart_latency"] = tables["mart_latency"].with_columns(failed_requests=pl.lit(0))
+    quiet = latency_chart(tables, "chat", "x")
+    assert quiet is not None
+    assert quiet.rows["kind"].unique().to_list() == ["answered"]
 
 
 def test_too_many_rows_are_refused() -> None:

@@ -122,7 +122,7 @@ def test_expressions_of_charts_hold_no_names(outline: Outline) -> None:
 def test_every_chart_has_title_alternative_text_source_and_data_table(outline: Outline) -> None:
     page = full_page()
     charts = [chart for chapter in page.chapters for section in chapter.sections for chart in section.charts]
-    assert len(charts) == 3 * 13 + 3 + 1
+    assert len(charts) == 3 * 15 + 3 + 1
     for chart in charts:
         assert chart.title
         assert len(chart.alt) > 20

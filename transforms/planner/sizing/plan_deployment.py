@@ -18,6 +18,7 @@ from transforms.planner.sizing.latency_estimate import latency
 from transforms.planner.sizing.plan_notes import plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
+from transforms.planner.sizing.rate_curve import rate_curve
 from transforms.planner.sizing.replay_week import ROUTER
 from transforms.planner.sizing.replica_capacity import oversubscribed
 from transforms.planner.steps.batch_curve import batch_curve
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from transforms.workload import Workload
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
+REPLAYED = ("queue", "prefill", "ttft", "tpot", "e2e")
 
 
 def plan_deployment(workload: Workload, site: Site, calibration: Calibration, run_id: str) -> dict[str, pl.DataFrame]:
@@ -38,8 +40,9 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
     found = replayed_demands(workload, site)
     keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
     modelled = {**keys, "provenance": weakest(MODELLED, site.replica.step.provenance)}
+    replicas = replica_rows(workload, found, site)
     return {
-        "plan_replicas": plan_rows("plan_replicas", keys, replica_rows(workload, found, site)),
+        "plan_replicas": plan_rows("plan_replicas", keys, replicas),
         "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
         "plan_kv_time": plan_frame(
             "plan_kv_time", keys, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
@@ -49,6 +52,7 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
         ),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
         "plan_batch_curve": _batch_curve(found, site, modelled),
+        "plan_rate_curve": plan_rows("plan_rate_curve", modelled, _rate_curve(found, site, replicas)),
         "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
         "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
         "plan_tool_wait_policies": plan_rows("plan_tool_wait_policies", modelled, policy_rows(workload, found, site)),
@@ -109,7 +113,7 @@ def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
         return []
     if found.latency.replay is not None:
         timed = latency_of_fleet(found.latency.replay, site.now_replicas)
-        quantiles = {name: quantile_function(timed[f"{name}_s"]) for name in ("ttft", "queue", "tpot", "e2e")}
+        quantiles = {name: quantile_function(timed[f"{name}_s"]) for name in REPLAYED}
     else:
         today = latency(window.traffic, site.replica, site.now_replicas)
         quantiles = {"ttft": today.ttft_s, "queue": today.queue_s, "tpot": lambda _ratio: today.tpot_s}
@@ -137,6 +141,13 @@ def _batch_curve(found: WeekDemands, site: Site, keys: dict[str, str]) -> pl.Dat
         burst = oversubscribed(curve, latency.replay, latency.replicas, site.seed)
     rows = [row | burst.get(row["batch_requests"], {}) for row in curve.iter_rows(named=True)]
     return plan_rows("plan_batch_curve", keys, rows)
+
+
+def _rate_curve(found: WeekDemands, site: Site, replicas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of plan_rate_curve; none where the latency demand is not known by replay."""
+    if found.latency.replay is None:
+        return []
+    return rate_curve(found.latency.replay, site.now_replicas, replicas[0]["needed_replicas"], site.seed)
 
 
 def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> list[dict[str, Any]]:

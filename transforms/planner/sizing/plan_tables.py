@@ -102,7 +102,7 @@ _KV_ATTRIBUTION: dict[str, pl.DataType] = {
 }
 
 _LATENCY: dict[str, pl.DataType] = {
-    "measure": _TEXT,  # ttft | tpot | queue | e2e
+    "measure": _TEXT,  # queue | prefill | ttft | tpot | e2e
     "quantile_ratio": _REAL,
     "value_s": _REAL,
     "timed_requests": _COUNT,
@@ -123,6 +123,11 @@ _BATCH_CURVE: dict[str, pl.DataType] = {
     "burst_miss_ratio": _REAL,
     "burst_preempted_requests": _COUNT,
 }
+
+_RATE_CURVE: dict[str, pl.DataType] = {
+    "fleet_replicas": _COUNT, "rate_factor": _REAL, "is_today": _FLAG, "is_needed": _FLAG,
+    "rate_requests_per_s": _REAL, "attainment_ratio": _REAL,
+}  # fmt: skip
 
 _SCENARIOS: dict[str, pl.DataType] = {
     "position": _COUNT,  # 0 for today, then as asked for
@@ -246,6 +251,7 @@ _BODIES: dict[str, tuple[dict[str, pl.DataType], tuple[str, ...]]] = {
     "plan_kv_attribution": (_KV_ATTRIBUTION, ("dimension", "name")),
     "plan_latency": (_LATENCY, ("source", "measure", "quantile_ratio")),
     "plan_batch_curve": (_BATCH_CURVE, ("batch_requests",)),
+    "plan_rate_curve": (_RATE_CURVE, ("fleet_replicas", "rate_factor")),
     "plan_scenarios": (_SCENARIOS, ()),
     "plan_tool_wait_policies": (_TOOL_WAIT_POLICIES, ("policy", "ttl_s")),
     "plan_forecasts": (_FORECASTS, ("measure", "horizon_week")),

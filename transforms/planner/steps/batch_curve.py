@@ -31,7 +31,7 @@ def batch_curve(replica: Replica, context_tokens: float, prompt_tokens: float) -
     is_slo_ok = (tpot_s <= replica.tpot_p95_s) & (ttft_s <= replica.ttft_p95_s)
     turning = _turning_point(rate, tpot_s)
     recommended = int(batches[:-1][(is_kv_ok & is_slo_ok)[:-1]].max(initial=0))
-    marked = {turning, recommended, replica.max_num_seqs}
+    marked = {turning, recommended, replica.max_num_seqs, int(batches[is_kv_ok].max(initial=1))}
     shown = np.isin(batches, sorted(_grid(most) | marked)) & (batches <= most)
     return pl.DataFrame(
         {
