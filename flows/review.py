@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from flows.build import EVERY_DAY, build_facts, build_marts
 from flows.catalog import load_catalog
@@ -11,6 +11,7 @@ from flows.deployments import place
 from flows.facts_id import facts_due, has_current_facts
 from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
+from flows.notes import refusals
 from flows.object_store import is_url
 from flows.plan import plan_week, published_plan
 from flows.progress import progress
@@ -37,17 +38,22 @@ class Reviewed:
     report: Reported
     ingested: str
     notes: list[Note]
-    """Of the ingest: settings disproved, sources that changed."""
+    """Of the ingest: settings disproved, sources that changed, files refused, records rejected."""
 
     link: str
     """Where the report can be read: its URL if it was published, else its path."""
+
+    def summary(self) -> dict[str, Any]:
+        """The report's JSON object with what the ingest had to say among its warnings."""
+        told = [{**asdict(note), "deployment": None} for note in self.notes]
+        return {**self.report.summary, "warnings": [*self.report.summary["warnings"], *told]}
 
 
 def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | None) -> Reviewed:
     """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
     ingested = ingest_logs(stages, home, loaded)
     reported, link = review_lake(stages, home, loaded, week)
-    return Reviewed(reported, ingest_line(ingested), ingested.warnings, link)
+    return Reviewed(reported, ingest_line(ingested), [*ingested.warnings, *refusals(ingested.files)], link)
 
 
 def ingest_logs(stages: Stages, home: Home, loaded: LoadedFleet) -> IngestResult:

@@ -41,7 +41,7 @@ def review(
     for note in reviewed.notes:
         print_note(f"warning: {note.text}")
     if json:
-        print_json(reviewed.report.summary)
+        print_json(reviewed.summary())
         return
     print_line(reviewed.ingested)
     for line in reviewed.report.decision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -176,10 +177,12 @@ def test_a_wrong_command_line(option: str) -> None:
     assert "--wek" in refused("review", option) if option == "--wek" else "--week" in refused("review", option)
 
 
-def test_a_refused_review_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
-    fleet = place(tmp_path)
-    done = [KVLEDGER, "review", "--no-prefect", "--home", tmp_path / "home", "--fleet", fleet]
-    subprocess.run(done, check=True, capture_output=True)
+def test_a_review_tells_what_it_rejected_and_a_refused_one_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
+    fleet = place(tmp_path, rows=f"{ROWS}not a time,1,1\n")
+    done = [KVLEDGER, "review", "--no-prefect", "--json", "--home", tmp_path / "home", "--fleet", fleet]
+    reviewed = json.loads(subprocess.run(done, check=True, capture_output=True).stdout)
+    told = {"code": "records_rejected", "text": "rows.csv (azure): 1 of 3 records rejected", "deployment": None}
+    assert told in reviewed["warnings"]
     before = {p: p.read_bytes() for p in (tmp_path / "home").rglob("*.parquet")}
     assert before
     place(tmp_path, rows="nonsense\n1\n")

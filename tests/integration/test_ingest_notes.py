@@ -11,7 +11,9 @@ from ingesting import ingested, lake_hash
 
 from flows.drift import series_of
 from flows.home import open_home
+from flows.ingest import FileResult
 from flows.lake import drift_path
+from flows.notes import refusals
 from flows.profile import is_name
 from flows.reading.formats import format_names, with_defaults
 from flows.reading.vocabulary import vocabulary
@@ -161,3 +163,15 @@ def test_every_format_knows_its_fields():
     assert {"usage", "choices", "created"} <= known["openai"]
     assert {"resourceSpans"} <= known["otel"]
     assert known["azure"] == {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}
+
+
+def test_files_refused_and_records_rejected_are_told_the_first_of_each():
+    refused = [FileResult("auto", f"{n}.log", "", "refused", reason="is nothing") for n in range(7)]
+    bad = FileResult("azure", "a.csv", "", "complete", read=1200, loaded=1190, rejected=10)
+    told = [(note.code, note.text) for note in refusals([bad, *refused])]
+    assert told[0] == ("file_refused", "0.log (auto): is nothing")
+    assert told[5:] == [
+        ("file_refused", "the same of 2 more files; kvledger ingest lists them"),
+        ("records_rejected", "a.csv (azure): 10 of 1,200 records rejected"),
+    ]
+    assert not refusals([FileResult("azure", "a.csv", "", "unchanged")])
