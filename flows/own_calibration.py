@@ -58,7 +58,7 @@ def calibrate_results(
     sources = [asked.source(form, str(path)) for path in paths]
     runs = [_run(source, asked, site) for source in sources]
     try:
-        fit = fitted(runs, site.work, site.parameters, site.engine.speculative_tokens)
+        fit = fitted(runs, site.work, site.parameters, site.engine.speculative_tokens, site.engine.data_parallel_size)
     except InputError as error:
         raise InputError(f"{', '.join(map(str, paths))}: {error}") from None
     document = identity(site.model.model_id, site.gpu.name, site.engine, site.work)

@@ -48,8 +48,9 @@ class ReplaySite:
 
     @property
     def costs(self) -> StepCosts:
-        """Seconds of a step."""
-        return replay_costs(self.work, self.parameters, self.engine.speculative_tokens)
+        """Seconds of a step of one engine: of one data-parallel rank."""
+        engine = self.engine
+        return replay_costs(self.work, self.parameters, engine.speculative_tokens, engine.data_parallel_size)
 
     @property
     def title(self) -> str:

@@ -196,6 +196,10 @@ def test_settings_reach_the_engine_and_the_options(command: Command, trace: Path
     tight = command("replay", "--trace", trace, *ASKED, "--kv-blocks", "60", "--set", "enable_prefix_caching=false")
     assert tight["kv_blocks"] == 60
     assert tight["kv_peak_ratio"] > plain["kv_peak_ratio"]
+    ranks = command("replay", "--trace", trace, *ASKED, "--set", "data_parallel_size=2")
+    pair = command("replay", "--trace", trace, *ASKED, "--replicas", "2")
+    assert ranks["e2e_s"] == pytest.approx(pair["e2e_s"])
+    assert ranks["paid_replica_s"] == pytest.approx(pair["paid_replica_s"] / 2)
     held = command("replay", "--trace", trace, *ASKED, "--kv-blocks", "10")
     assert held["rejected_by_reason"] == {"larger_than_pool": 200}
 
@@ -248,6 +252,7 @@ def test_a_busier_trace_is_made_of_whole_sessions_by_seed(command: Command, trac
         (("--rate-scale", "0.0001"), "no session of 200 is left"),
         (("--scale-mode", "random"), "must be one of sessions, compress"),
         (("--gpu", "H100-SXM-8GB"), "did you mean 'H100-SXM-80GB'"),
+        (("--set", "data_parallel_size=2", "--set", "autoscale_max_replicas=3"), "above 1 is not modelled"),
         (("--kv-blocks", "1"), "leaves no block for a request"),
         (("--trace", "nowhere.jsonl"), "nowhere.jsonl"),
     ],

@@ -86,7 +86,7 @@ def result_of(settings: Settings, memory: Memory) -> ReplayResult:
         replica=rows["replica"],
         kv_token_s=rows["kv_tokens"],
         kv_unit_s=rows["kv_units"],
-        paid_replica_s=settings.replicas * makespan_s,
+        paid_replica_s=settings.replicas / settings.ranks * makespan_s,
         pinned_unit_s=pins["held"],
         makespan_s=makespan_s,
         preempted=int(world["preempted"]),

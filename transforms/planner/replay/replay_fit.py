@@ -78,7 +78,7 @@ class Fit:
     batch_high_requests: float
 
 
-def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts: int = 0) -> Fit:
+def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts: int = 0, ranks: int = 1) -> Fit:
     """Fit of the step-time model to `runs`, from `start`; InputError with the reason where it cannot be trusted."""
     evidence = [np.isfinite(run.measured["e2e_s"]) | np.isfinite(run.measured["ttft_s"]) for run in runs]
     _check_evidence(runs, evidence)
@@ -88,13 +88,13 @@ def fitted(runs: Sequence[Run], work: StepWork, start: ReplayParameters, drafts:
     centre = free_of(start, names)
 
     def loss(free: Reals) -> float:
-        costs = replay_costs(work, bound_to(free, names, start), drafts)
+        costs = replay_costs(work, bound_to(free, names, start), drafts, ranks)
         results = [replay(run.trace.columns, run.settings, costs) for run in runs]
         off = [_loss(run, result, half) for run, result, half in zip(runs, results, halves, strict=True)]
         return float(np.mean(off) + PRIOR * ((free - centre) ** 2).sum())
 
     found = bound_to(_lowest(loss, centre), names, start)
-    results = [replay(run.trace.columns, run.settings, replay_costs(work, found, drafts)) for run in runs]
+    results = [replay(run.trace.columns, run.settings, replay_costs(work, found, drafts, ranks)) for run in runs]
     held = [flags & ~half for flags, half in zip(evidence, halves, strict=True)]
     batches = np.concatenate([_in_flight(result)[flags] for result, flags in zip(results, evidence, strict=True)])
     low, high = np.nanquantile(batches, [0.05, 0.95])

@@ -86,22 +86,27 @@ def replay_settings(
         timeout_s=math.inf if options.timeout_s is None else options.timeout_s,
         speculative_tokens=engine.speculative_tokens,
         acceptance_ratio=options.acceptance_ratio,
-        replicas=options.replicas,
+        replicas=options.replicas * engine.data_parallel_size,
+        ranks=engine.data_parallel_size,
         router=Router[options.router.upper()],
         affinity_slack_requests=options.affinity_slack_requests,
         caching=Caching.OFF if policy.name == DROP else _caching(engine, options, pool, trace),
         prefix_block_tokens=trace.prefix_block_tokens,
         pin_s=policy.ttl_s,
         offload_s_per_unit=_offload_s(policy, pool),
-        autoscaling=_autoscaling(options),
+        autoscaling=_autoscaling(engine, options),
         failure_ends_session=options.failure_ends_session,
         seed=options.seed,
     )
 
 
-def _autoscaling(options: ReplayOptions) -> Autoscaling | None:
+def _autoscaling(engine: Engine, options: ReplayOptions) -> Autoscaling | None:
     if options.autoscale_max_replicas is None:
         return None
+    if engine.data_parallel_size > 1:
+        raise ConfigError(
+            "autoscale_max_replicas with data_parallel_size above 1 is not modelled; leave one of them out"
+        )
     return Autoscaling(
         **{f.name: getattr(options, f"autoscale_{f.name}") for f in fields(Autoscaling) if f.name != "tick_s"}
     )

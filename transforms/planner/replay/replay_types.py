@@ -184,6 +184,9 @@ class Settings:
     acceptance_ratio: float = 0.0
     """Drafted tokens that are accepted, on average: a step advances a sequence by 1 + tokens × ratio."""
     replicas: int = 1
+    """Engines, each with its own pool, seats and queue: data-parallel ranks are engines."""
+    ranks: int = 1
+    """Engines that are paid for as one replica."""
     router: Router = Router.ROUND_ROBIN
     affinity_slack_requests: int = 32
     """Prefix affinity is given up for a replica with that many more requests than the least outstanding one."""

@@ -143,6 +143,7 @@ def engine_settings(replica: Replica, trace: ReplayTrace, options: ReplayOptions
         max_num_batched_tokens=replica.max_num_batched_tokens,
         enable_prefix_caching=replica.has_prefix_caching,
         speculative_tokens=replica.step.speculative_tokens,
+        data_parallel_size=1,  # its step model has the ranks' batches together
     )
     pool = replica.pool or pool_of(replica.groups, replica.kv_capacity_bytes)
     return replay_settings(engine, options, pool, replica.max_model_len_tokens, trace)
