@@ -138,17 +138,23 @@ def _sessions(held: Held) -> list[dict[str, Any]]:
 
 
 def _by_session(held: Held) -> pl.DataFrame:
-    """One row a session, the largest holder first; each attempt without a session is one."""
+    """One row a session, the largest holder first; each attempt without a session is one.
+
+    Sums are of lists, whose order is that of the rows: sums of groups hang on how many threads share them out.
+    """
     alone = pl.when(pl.col("session_id").is_null()).then(pl.int_range(pl.len()))
     sums = (
         held.attempts.with_columns(alone.alias("alone"))
         .group_by("session_id", "alone", maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("attempts_requests"),
-            pl.col("prompt_kv_time_byte_s", "output_kv_time_byte_s").sum(),
+            pl.col(PARTS[:2]),
         )
+        .with_columns(pl.col(PARTS[:2]).list.sum())
     )
-    waits = held.waits.group_by("session_id", maintain_order=True).agg(pl.col("tool_wait_kv_time_byte_s").sum())
+    waits = (
+        held.waits.group_by("session_id", maintain_order=True).agg(PARTS[2]).with_columns(pl.col(PARTS[2]).list.sum())
+    )
     return (
         sums.join(waits, on="session_id", how="left", maintain_order="left")
         .with_columns(
