@@ -128,7 +128,11 @@ INFERENCE_PERF_TOTALS = (
     "inference-perf's summary has totals, not requests; ingest per_request_lifecycle_metrics.json "
     "(report.request_lifecycle.per_request: true, format inference-perf)"
 )
+GUIDELLM_YAML = (
+    "GuideLLM's report as YAML is not read; write it as JSON (guidellm benchmark --outputs json, format guidellm)"
+)
 UNFIT_TEXTS = (
+    (("guidellm_version:",), GUIDELLM_YAML),
     (
         (
             "Avg prompt throughput:",

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from flows.reading.look import look
+from flows.reading.recognise import unfit
 from flows.reading.rows import read_rows
 from transforms.fleet import Source
 
@@ -146,3 +148,73 @@ def test_whole_numbers_of_csv_are_the_same_on_the_fast_way_and_on_the_other(read
     shown = ("request_id", "prompt_tokens", "output_tokens", "flags")
     assert fast.rows.select(shown).equals(quoted.rows.select(shown))
     assert [reject.reason for reject in fast.rejects] == [reject.reason for reject in quoted.rejects]
+
+
+def ask(second):
+    return {"type": "user", "timestamp": f"2026-03-01T10:00:0{second}Z", "sessionId": "s", "message": {"content": "?"}}
+
+
+def answer(number, second, usage=None):
+    usage = usage or {"input_tokens": 5, "output_tokens": 5}
+    message = {"id": f"m{number}", "model": "c", "content": [], "stop_reason": "end_turn", "usage": usage}
+    stamp = f"2026-03-01T10:00:0{second}Z"
+    return {"type": "assistant", "uuid": f"u{number}", "timestamp": stamp, "sessionId": "s", "message": message}
+
+
+def test_an_answer_stamped_like_its_question_has_an_unknown_length(read):
+    claude = read("claude-code", [ask(1), answer(1, 1), ask(3), answer(2, 5)]).rows
+    assert claude["e2e_s"].to_list() == [None, 2.0]
+    alone = read("claude-code", [answer(1, 1)]).rows
+    assert alone.select("e2e_s", "flags").row(0) == (None, ["arrival_from_response"])
+    counted = {"input_tokens": 9, "cached_input_tokens": 4, "output_tokens": 2, "total_tokens": 11}
+    events = [("user_message", {}), ("token_count", {"info": {"total_token_usage": counted}})]
+    lines = [
+        {"timestamp": "2026-03-01T10:00:01Z", "type": "event_msg", "payload": {"type": kind, **more}}
+        for kind, more in events
+    ]
+    codex = read("codex", lines).rows
+    assert codex.select("prompt_tokens", "cached_prompt_tokens", "e2e_s").rows() == [(9, 4, None)]
+
+
+SHORT = "id,t,p\n1,2026-03-01T10:00:00Z,1\n{odd}\n4,2026-03-01T10:00:03Z,\n"
+
+
+@pytest.mark.parametrize(
+    ("odd", "rejected"),
+    [("", 0), ("2,2026-03-01T10:00:01Z", 1), ("3,2026-03-01T10:00:02Z,3,9", 1),
+     ("2,2026-03-01T10:00:01Z\n3,2026-03-01T10:00:02Z,3,9", 2), ("2,2026-03-01T10:00:01Z\n\n3,x,3,9", 2)],
+)  # fmt: skip
+def test_csv_records_of_another_width_are_rejected_beside_empty_cells(read, odd, rejected):
+    mapping = {"arrived_at": "t", "request_id": "id", "prompt_tokens": "p"}
+    for log in (SHORT, SHORT.replace("\n1,", '\n"1",')):
+        reading = read("mapped", log.format(odd=odd), "log.csv", map=mapping)
+        assert reading.rows.select("request_id", "prompt_tokens").rows() == [("1", 1), ("4", None)]
+        assert [reject.reason for reject in reading.rejects] == ["wrong number of fields"] * rejected
+
+
+def test_gateway_cache_hits_in_other_spellings(read):
+    hits = ["TRUE", True, False, None, "no", "Cache OFF"]
+    found = read("litellm", [spend(n, cache_hit=hit) for n, hit in enumerate(hits)]).rows
+    assert found.sort("request_id")["served_by"].to_list() == ["gateway_cache"] * 2 + ["backend"] * 4
+
+
+def test_responses_end_in_words_of_their_own(read):
+    ends = {"completed": "ok", "incomplete": "length", "failed": "error", "cancelled": "aborted"}
+    rows = [
+        {
+            "id": f"resp_{n}", "object": "response", "created_at": 1772359200 + n, "model": "m", "status": word,
+            "incomplete_details": {"reason": "max_output_tokens"} if word == "incomplete" else None,
+            "usage": {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 60}, "output_tokens": 30,
+                      "output_tokens_details": {"reasoning_tokens": 20}, "total_tokens": 130},
+        }
+        for n, word in enumerate(ends)
+    ]  # fmt: skip
+    found = read("openai", rows).rows
+    assert found["status"].to_list() == list(ends.values())
+    assert set(found.select("prompt_tokens", "cached_prompt_tokens", "output_tokens").rows()) == {(100, 60, 30)}
+
+
+def test_a_report_in_yaml_says_what_would_serve(tmp_path):
+    path = tmp_path / "report.yaml"
+    path.write_text("metadata:\n  version: 2\n  guidellm_version: 0.8.1\nbenchmarks:\n- type_: generative\n")
+    assert "--outputs json" in unfit(look(path).head)

@@ -143,12 +143,13 @@ def _row(call: list[Line], chain: Mapping[str | None, Line], lines: list[Line]) 
         flags.append(OUTPUT_PARTIAL)
     if not asked:
         flags.append(ARRIVAL_FROM_RESPONSE)
+    arrived_us = max((line.us for line in asked), default=first.us)
     return {
         "source_position": first.record.position,
         "session_id": first.session_id,
         "agent_id": first.agent_id or (_side_agent(first, chain) if first.is_side else None),
-        "arrived_at": max((line.us for line in asked), default=first.us),
-        "ended_at": last.us,
+        "arrived_at": arrived_us,
+        "ended_at": None if last.us == arrived_us else last.us,  # no answer takes no time: its length is unknown
         "model": text(at(first.record.value, "message", "model")),
         "status": finish_status(reason, flags),
         "finish_reason": reason,

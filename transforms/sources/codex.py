@@ -157,6 +157,7 @@ def _count(thread: Thread, us: int, record: Record, info: Mapping[str, Any]) -> 
     if thread.asked_us is None:
         flags.append(ARRIVAL_FROM_RESPONSE)
     arrived_us = us if thread.asked_us is None else thread.asked_us
+    ended_us = us if thread.answered_us is None else thread.answered_us
     thread.rows.append(
         {
             "source_position": record.position,
@@ -165,7 +166,7 @@ def _count(thread: Thread, us: int, record: Record, info: Mapping[str, Any]) -> 
             "session_id": thread.session_id,
             "agent_id": thread.agent_id,
             "arrived_at": arrived_us,
-            "ended_at": max(us if thread.answered_us is None else thread.answered_us, arrived_us),
+            "ended_at": ended_us if ended_us > arrived_us else None,  # no answer takes no time: its length is unknown
             "model": thread.model,
             "prompt_tokens": spent[0],
             "cached_prompt_tokens": spent[1],
