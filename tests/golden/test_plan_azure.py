@@ -44,13 +44,13 @@ def test_azure_conversations_on_h100(shared_dir: Path) -> None:
     tables = plan_deployment(work, site, deployment_calibration(placed, fleet, catalog), "0" * 12)
     rows = {row["demand"]: row for row in tables["plan_replicas"].iter_rows(named=True)}
     found = {demand: row["demand_replicas"] for demand, row in rows.items()}
-    assert found == pytest.approx({"compute": 0.784984, "kv": 0.234397, "latency": 1.0}, rel=1e-4)
+    assert found == pytest.approx({"compute": 0.816717, "kv": 0.234319, "latency": 1.0}, rel=1e-4)
     row = rows["compute"]
     assert row["is_binding"]
     assert (row["needed_replicas"], row["needed_gpus"], row["envelope_gpus"]) == (2, 2, 1)
-    assert row["residency_peak_bytes"] / 2**30 == pytest.approx(9.93477, rel=1e-4)
-    assert row["residency_max_bytes"] / 2**30 == pytest.approx(11.8451, rel=1e-4)
+    assert row["residency_peak_bytes"] / 2**30 == pytest.approx(9.93144, rel=1e-4)
+    assert row["residency_max_bytes"] / 2**30 == pytest.approx(11.8462, rel=1e-4)
     assert row["planned_batch_requests"] == 256
-    assert row["step_s"] == pytest.approx(0.0285076, rel=1e-4)
+    assert row["step_s"] == pytest.approx(0.0290843, rel=1e-4)
     held = tables["plan_kv_time"]["kv_time_byte_s"].sum() / 2**30
-    assert held == pytest.approx(4608.41, rel=1e-4)
+    assert held == pytest.approx(4569.03, rel=1e-4)

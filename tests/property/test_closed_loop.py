@@ -43,10 +43,15 @@ points = st.fixed_dictionaries(
 )
 
 
-def answered(point: dict[str, Any], gpu: Gpu | None = None) -> tuple[Any, Steady[float]]:
+def answered(
+    point: dict[str, Any], gpu: Gpu | None = None, burst_ratio: float | None = None
+) -> tuple[Any, Steady[float]]:
     """The step model of a point, its calibration that of the named GPU whatever `gpu` is, and its steady state."""
     named = CATALOG.gpu(point["gpu"])
     calibration = chosen(CALIBRATIONS, point["engine"], named)
+    if burst_ratio is not None:
+        parameters = dataclasses.replace(calibration.parameters, burst_ratio=burst_ratio)
+        calibration = dataclasses.replace(calibration, parameters=parameters)
     layout = MODELS[point["model"]]
     config = CATALOG.model(point["model"]).config
     work = step_work(config, point["model"], gpu or named, layout, engine_name=point["engine"])
@@ -127,8 +132,17 @@ def run_step_by_step(model: Any, requests: int, prompt: int, output: int, cycles
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1-8B-Instruct", "openai/gpt-oss-120b"])
 def test_the_steady_state_is_the_loop_run_step_by_step(name: str, requests: int, prompt: int, output: int) -> None:
     point = {"model": name, "gpu": "H100-SXM-80GB", "engine": "vllm", "requests": requests}
-    model, found = answered(point | {"prompt": prompt, "output": output})
+    model, found = answered(point | {"prompt": prompt, "output": output}, burst_ratio=0.0)
     assert found.tpot_s == pytest.approx(run_step_by_step(model, requests, prompt, output, cycles=3), rel=0.04)
+
+
+def test_a_prefill_is_waited_for_before_the_first_token_or_between_tokens_but_once() -> None:
+    """With a compute-bound prefill in steps of its own, a burst moves time from the tokens' gaps to the first one."""
+    point = {"model": "Qwen/Qwen3-32B", "gpu": "H100-SXM-80GB", "engine": "sglang", "requests": 16}
+    spread, burst = (answered(point | {"prompt": 8192, "output": 1024}, burst_ratio=share)[1] for share in (0.0, 0.5))
+    assert burst.ttft_s > 2 * spread.ttft_s
+    cycles_s = [one.ttft_s + 1023 * one.tpot_s for one in (spread, burst)]
+    assert cycles_s[1] == pytest.approx(cycles_s[0], rel=0.05)
 
 
 def test_arrays_are_the_scalars_side_by_side() -> None:

@@ -34,7 +34,7 @@ def test_llama_8b_on_one_h100() -> None:
     assert model.pair_flop == 4 * 32 * 32 * 128
     assert model.weight_bytes == pytest.approx(16.06e9 - 2 * 128_256 * 4096, rel=2e-3)
     assert model.kv_token_bytes == 131_072
-    assert 0 < model.token_collective_s < 0.05 * model.token_flop / model.flop_per_s  # hidden states through memory
+    assert 0 < model.token_collective_s < 0.15 * model.token_flop / model.flop_per_s  # inner widths through memory
     assert step_floor_s(model) == pytest.approx(model.weight_bytes / 3.35e12)
     assert model.provenance == "assumed"
 

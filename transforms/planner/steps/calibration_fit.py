@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SCALES = np.array([0.06, 0.22])[:, None]
 """Errors of a time per output token and of a first token that count as ordinary: repeated runs differ by 5–10 %."""
-TAIL = 4.0
+TAIL = 2.0
 """Degrees of freedom of the loss (Student's t): smaller forgets outliers sooner."""
 STEPS, GRADIENT = 25, 0.1
 """A search ends after so many steps, or where the cost (some thousands) changes so little with a parameter."""

@@ -34,29 +34,30 @@ class Spread:
     family: float
 
 
-_GEMM, _EXPERT = Spread(0.4, 0.22, 0.15, 0.09), Spread(0.47, 0.11, 0.17, 0.18)
-_OVERHEAD = Spread(0.53, 0.26, 0.17, 0.15)
+_GEMM, _EXPERT = Spread(0.4, 0.36, 0.3, 0.04), Spread(0.47, 0.09, 0.17, 0.07)
+_OVERHEAD = Spread(0.53, 0.2, 0.17, 0.06)
 SPREADS = {
-    "weight_bandwidth_ratio": Spread(0.29, 0.2, 0.17, 0.09),
-    "expert_bandwidth_ratio": Spread(0.29, 0.2, 0.17, 0.13),
-    "kv_bandwidth_ratio": Spread(0.29, 0.26, 0.17, 0.13),
+    "weight_bandwidth_ratio": Spread(0.29, 0.16, 0.17, 0.04),
+    "expert_bandwidth_ratio": Spread(0.29, 0.16, 0.17, 0.05),
+    "kv_bandwidth_ratio": Spread(0.29, 0.2, 0.17, 0.05),
     "bf16_gemm_ratio": _GEMM,
     "fp8_gemm_ratio": _GEMM,
     "fp4_gemm_ratio": _GEMM,
     "bf16_expert_ratio": _EXPERT,
     "fp8_expert_ratio": _EXPERT,
     "fp4_expert_ratio": _EXPERT,
-    "attention_ratio": Spread(0.5, 0.13, 0.13, 0.34),
-    "link_ratio": Spread(1.7, 0.26, 0.39, 0.1),
-    "collective_s": Spread(2.0, 0.35, 0.52, 0.1),
-    "activation_passes": Spread(0.72, 0.08, 0.11, 0.03),
-    "dispatch_passes": Spread(1.0, 0.1, 0.11, 0.04),
+    "attention_ratio": Spread(0.5, 0.1, 0.13, 0.14),
+    "link_ratio": Spread(1.7, 0.2, 0.39, 0.04),
+    "collective_s": Spread(0.7, 0.05, 0.1, 0.04),
+    "activation_passes": Spread(0.72, 0.06, 0.11, 0.01),
+    "dispatch_passes": Spread(1.0, 0.08, 0.11, 0.02),
     "step_overhead_s": _OVERHEAD,
-    "kernel_overhead_s": Spread(0.38, 0.17, 0.17, 0.1),
-    "sequence_overhead_s": _OVERHEAD,
+    "kernel_overhead_s": Spread(0.38, 0.1, 0.1, 0.04),
+    "expert_overhead_s": Spread(0.6, 0.24, 0.3, 0.08),
+    "sequence_overhead_s": Spread(0.53, 0.1, 0.1, 0.06),
     "first_token_s": Spread(0.7, 0.81, 0.63, 0.42),
     "first_token_steps": Spread(0.3, 0.46, 0.21, 0.09),
-    "data_rank_steps": Spread(0.7, 1.5, 0.1, 0.1),
+    "data_rank_steps": Spread(0.7, 1.2, 0.1, 0.04),
     "burst_ratio": Spread(0.5, 0.46, 0.42, 0.26),
 }
 

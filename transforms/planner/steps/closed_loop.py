@@ -56,8 +56,9 @@ def steady(
 
     Requests beyond the resident ones queue; so do those whose prompts find no room in the steps of those that decode.
     Their wait follows from Little's law. As arrivals come in bursts, above all at the start, when nobody decodes, a
-    prompt waits for the share `burst_ratio` of the others' prefills. Measured runs have outputs of 100 tokens and more;
-    for a few tokens the wait of a first token counts steps that its own prefill already holds, and is too long.
+    prompt waits for the share `burst_ratio` of the others' prefills; the rest of them, no more, fall between its output
+    tokens. Measured runs have outputs of 100 tokens and more; for a few tokens the wait of a first token counts steps
+    that its own prefill already holds, and is too long.
     """
     nothing, one = 0.0 * load.resident, 0.0 * load.resident + 1
     steps = ceiling(load.prompt_tokens / BUDGET_TOKENS)
@@ -71,7 +72,7 @@ def steady(
         chunk_tokens = prompts * load.prompt_tokens / steps
         return steps * step_of(model, chunk_tokens, beside, context, load.prompt_tokens / 2, largest=largest)
 
-    prompts = others / load.output_tokens
+    prompts = (1 - parameters.burst_ratio) * others / load.output_tokens
     packed = largest(prompts, one)
     packed_s, mixed = prefill_s(packed, others), prompts / packed
     tpot_s = (1 - mixed * steps) * decode_s + mixed * packed_s

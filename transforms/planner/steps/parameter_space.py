@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.planner.replay.replay_costs import ReplayParameters
-from transforms.planner.steps.step_calibration import RATIOS, StepParameters
+from transforms.planner.steps.step_calibration import RATIOS, StepParameters, launch_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +33,10 @@ def carried_over(
 
 
 def merged_overheads(start: ReplayParameters, work: StepWork) -> ReplayParameters:
-    """One overhead a step: a log of one model cannot tell the kernels' share of it."""
+    """One overhead a step: a log of one model cannot tell its layers' share of it."""
     step = start.step
-    merged_s = step.step_overhead_s + step.kernel_overhead_s * work.kernels
-    merged = replace(step, step_overhead_s=merged_s, kernel_overhead_s=0.0)
+    merged_s = step.step_overhead_s + launch_s(work, step)
+    merged = replace(step, step_overhead_s=merged_s, kernel_overhead_s=0.0, expert_overhead_s=0.0)
     return ReplayParameters(merged, start.mixed_context_factor or USUAL_MIXED)
 
 

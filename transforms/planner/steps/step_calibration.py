@@ -1,7 +1,7 @@
 """How far engines stay below the data sheet: the parameters of a calibration, and the step-time model they make.
 
-No parameter belongs to a model. Ratios are of the data sheet's figure, passes are reads and writes of the hidden
-state in a layer, overheads are seconds. The formulas take floats or arrays alike: a fit evaluates all points at once.
+No parameter belongs to a model. Ratios are of the data sheet's figure, passes are reads and writes of what goes through
+a layer, overheads are seconds. The formulas take floats or arrays alike: a fit evaluates all points at once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ class StepParameters:
     link_ratio: float = 0.35
     collective_s: float = 4.3e-6
     """Latency of one collective between two ranks; it grows with the logarithm of their number."""
-    activation_passes: float = 7.7
+    activation_passes: float = 3.0
+    """Reads and writes of the inner widths of matrix products outside the routed experts."""
     dispatch_passes: float = 4.0
+    """Reads and writes of the hidden state for each routed expert a token asks for."""
     step_overhead_s: float = 2.0e-4
     kernel_overhead_s: float = 3.4e-6
+    expert_overhead_s: float = 1.7e-5
+    """Of a layer with routed experts: choosing them, sorting tokens by them, gathering what they give."""
     sequence_overhead_s: float = 8.0e-6
     first_token_s: float = 1.8e-2
     """Front end, tokenisation and the first kernels outside a graph: once a request."""
@@ -50,8 +54,8 @@ class StepParameters:
     """Share of the other requests in flight whose prefill a request waits for, as arrivals come in bursts."""
 
 
-RATIOS = tuple(f.name for f in fields(StepParameters) if f.name.endswith("_ratio") and f.name != "burst_ratio")
-"""Parameters that are a share of the data sheet, 0 … 1: so no prediction is faster than it."""
+RATIOS = tuple(f.name for f in fields(StepParameters) if f.name.endswith("_ratio"))
+"""Parameters that are a share, 0 … 1: of the data sheet, so that no prediction is faster than it, or of requests."""
 
 PRODUCT_RATIOS = tuple(name for name in RATIOS if name.endswith(("gemm_ratio", "expert_ratio", "attention_ratio")))
 """Shares of peak compute that products reach."""
@@ -89,7 +93,7 @@ def calibrated(work: StepWork, parameters: StepParameters, provenance: str, draf
         + work.window_s / parameters.attention_ratio
     )
     moved_s = work.activation_s * parameters.activation_passes + work.dispatch_s * parameters.dispatch_passes
-    overhead_s = parameters.step_overhead_s + parameters.kernel_overhead_s * work.kernels
+    overhead_s = parameters.step_overhead_s + launch_s(work, parameters)
     return StepModel(
         token_flop=work.token_flop,
         sampled_flop=work.sampled_flop,
@@ -115,6 +119,11 @@ def calibrated(work: StepWork, parameters: StepParameters, provenance: str, draf
         expert_bytes=work.expert_bytes,
         expert_s=work.expert_bytes / (work.bandwidth_bytes_per_s * parameters.expert_bandwidth_ratio),
     )
+
+
+def launch_s(work: StepWork, parameters: StepParameters) -> Any:
+    """Seconds of a step that grow with the model's layers alone: kernels, and the handling of routed experts."""
+    return parameters.kernel_overhead_s * work.kernels + parameters.expert_overhead_s * work.sparse_layers
 
 
 def parse_calibrations(document: Mapping[str, Any], where: str) -> tuple[Calibration, ...]:

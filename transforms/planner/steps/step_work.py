@@ -17,7 +17,8 @@ from transforms.planner.model.feed_forward_parameters import inner_sizes
 from transforms.planner.model.parameters import parameters
 from transforms.planner.model.quantization import PLAIN_BYTES, quantization
 from transforms.planner.model.weights import Storage
-from transforms.planner.steps.step_context import ContextWork, context_work
+from transforms.planner.steps.layer_kernels import launched_kernels, sparse_layers
+from transforms.planner.steps.step_context import context_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 COLLECTIVES_PER_LAYER = 2
 """All-reduces of a layer under tensor parallelism: after attention and after the feed-forward part."""
-
-# Kernels a layer launches, counted in traces of vLLM and SGLang (torch profiler): norms, projections, attention, …
-LAYER_KERNELS, LATENT_KERNELS, INDEXER_KERNELS, STATE_KERNELS = 9, 3, 7, 2
-EXPERT_KERNELS, SHARED_EXPERT_KERNELS = 2, 1
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class StepWork:
     bandwidth_bytes_per_s: float
     """Bandwidth of the GPUs that read at the same time: a pipeline's stages take turns."""
     activation_s: float
-    """Per token: reading the hidden state once in every layer; tensor ranks all do it."""
+    """Per token: reading once what the matrix products take and give inside a layer, experts apart."""
     dispatch_s: float
     """Per token: the copies that go to its experts."""
     link_s: float
@@ -95,6 +92,8 @@ class StepWork:
     collectives: float
     """Collectives of a step, each weighted by the ranks it must reach."""
     kernels: float
+    sparse_layers: float
+    """Layers with routed experts."""
     sequence_share: float
     """Of the sequences, those one rank prepares."""
     peak_flop_per_s: float
@@ -150,7 +149,8 @@ def step_work(
         sequence_bytes=context.sequence_bytes,
         bandwidth_bytes_per_s=reading,
         **_traffic(read, counted, gpu, layout, share[1]),
-        kernels=_kernels(counted, context),
+        kernels=float(launched_kernels(read, counted, context)),
+        sparse_layers=float(sparse_layers(counted)),
         sequence_share=1 / (layout.data * layout.pipeline),
         peak_flop_per_s=narrow,
         peak_bytes_per_s=layout.gpus * gpu.bandwidth_bytes_per_s,
@@ -231,7 +231,7 @@ def _parts(counted: Parameters) -> Iterable[tuple[int, Part]]:
 def _traffic(config: Config, counted: Parameters, gpu: Gpu, layout: Layout, taken: float) -> dict[str, float]:
     """Hidden states moved per token through memory and links, and the collectives of a step."""
     layers, state_bytes = needed(config, *LAYERS), needed(config, *HIDDEN) * PLAIN_BYTES
-    sparse = sum(any(part.name == "routed_experts" for part in layer) for layer in counted.layers)
+    sparse = sparse_layers(counted)
     share = 1 / (layout.data * layout.pipeline)
     moved_bytes = collectives = 0.0
     if layout.tensor > 1:
@@ -249,21 +249,21 @@ def _traffic(config: Config, counted: Parameters, gpu: Gpu, layout: Layout, take
             f"GPU {gpu.name} has no [link] in the catalog; tensor_parallel_size {layout.tensor} needs it"
         )
     return {
-        "activation_s": layers * state_bytes * share / gpu.bandwidth_bytes_per_s,
+        "activation_s": _inner_widths(config, counted, layout) * PLAIN_BYTES * share / gpu.bandwidth_bytes_per_s,
         "dispatch_s": sparse * taken / layout.expert * state_bytes * share / gpu.bandwidth_bytes_per_s,
         "link_s": moved_bytes * share / gpu.link_bytes_per_s if gpu.link_bytes_per_s else 0.0,
         "collectives": collectives,
     }
 
 
-def _kernels(counted: Parameters, context: ContextWork) -> float:
-    names = [{part.name for part in layer} for layer in counted.layers]
-    sparse, shared = sum("routed_experts" in n for n in names), sum("shared_experts" in n for n in names)
-    return (
-        LAYER_KERNELS * len(names)
-        + LATENT_KERNELS * context.latent_layers
-        + INDEXER_KERNELS * context.indexer_layers
-        + STATE_KERNELS * context.state_layers
-        + EXPERT_KERNELS * sparse
-        + SHARED_EXPERT_KERNELS * shared
+def _inner_widths(config: Config, counted: Parameters, layout: Layout) -> float:
+    """Values per token between the matrix products of all layers on one tensor rank: heads, gates, latents.
+
+    A matrix of so many parameters has the hidden size on one side and this width on the other.
+    """
+    parameters = sum(
+        part.active / min(layout.tensor, part.split)
+        for _, part in _parts(counted)
+        if part.is_linear and part.name != "routed_experts"
     )
+    return parameters / needed(config, *HIDDEN)
