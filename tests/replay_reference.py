@@ -44,6 +44,7 @@ class Request:
     made: int = 0
     kv_token_s: float = 0.0
     kv_unit_s: float = 0.0
+    kv_shared_unit_s: float = 0.0
     # while running
     target: int = 0
     tokens: int = 0  # with a KV slot
@@ -475,6 +476,11 @@ class Reference:
         session = self.trace.session[request.number]
         return [pin for pin in engine.pins if self.trace.session[pin.owner] == session]
 
+    def saved_units(self, engine: Engine, request: Request) -> float:
+        """What counting each prefix block it refers to 1/n, where n do, takes off its units."""
+        parts = [1 - 1 / engine.references[name] for name in request.ids]
+        return sum(parts) * self.shared_units(self.settings.prefix_block_tokens) if parts else 0.0
+
     def idle_units(self, engine: Engine, ids: list[int]) -> int:
         """Units of the prefix that nobody refers to: evictable, or only in the host's memory."""
         names = [name for name in ids if name in engine.evictable or name not in engine.references]
@@ -526,6 +532,8 @@ class Reference:
         for request in [*engine.running, *engine.lagging[0], *engine.lagging[1]]:
             request.kv_token_s += request.tokens * seconds
             request.kv_unit_s += (request.own_units + request.shared_units) * seconds
+            counted = request.own_units + request.shared_units - self.saved_units(engine, request)
+            request.kv_shared_unit_s += counted * seconds
         start, used = engine.clock.now, settings.pool.units - engine.free
         seats, waiting = engine.seats, len(engine.waiting)
         engine.decided, engine.is_back_to_back = start, True

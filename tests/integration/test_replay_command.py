@@ -188,6 +188,7 @@ def test_settings_reach_the_engine_and_the_options(command: Command, trace: Path
     plain = command("replay", "--trace", trace, *ASKED)
     assert (plain["completed"], plain["verdict"], plain["near_saturation"]) == (200, "stable", None)
     assert plain["ttft_all_s"] == plain["ttft_s"]
+    assert plain["kv_shared_time_byte_s"] < plain["kv_block_time_byte_s"]  # the first block is everybody's
     short = command("replay", "--trace", trace, *ASKED, "--set", "max_model_len=700")
     assert short["rejected_by_reason"] == {"prompt_too_long": 100}
     assert short["ttft_all_s"]["p90"] is None
@@ -195,6 +196,7 @@ def test_settings_reach_the_engine_and_the_options(command: Command, trace: Path
     assert late["timed_out"] == 200
     tight = command("replay", "--trace", trace, *ASKED, "--kv-blocks", "60", "--set", "enable_prefix_caching=false")
     assert tight["kv_blocks"] == 60
+    assert tight["kv_shared_time_byte_s"] == tight["kv_block_time_byte_s"]
     assert tight["kv_peak_ratio"] > plain["kv_peak_ratio"]
     ranks = command("replay", "--trace", trace, *ASKED, "--set", "data_parallel_size=2")
     pair = command("replay", "--trace", trace, *ASKED, "--replicas", "2")

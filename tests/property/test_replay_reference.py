@@ -117,6 +117,9 @@ def agree(trace: TraceColumns, engine: Settings, step: StepCosts) -> tuple[Repla
     return got, expected
 
 
+KV = ("kv_token_s", "kv_unit_s", "kv_shared_unit_s")
+
+
 def same(got: ReplayResult, expected: Reference) -> None:
     """Hold the kernel's results to the reference's."""
     rows = expected.requests
@@ -130,7 +133,7 @@ def same(got: ReplayResult, expected: Reference) -> None:
     assert got.cached_tokens.tolist() == [r.cached for r in rows]
     assert got.steps == expected.steps
     assert got.peak_units == max((used for *_, used in expected.spans), default=0)
-    for column, value in (("arrived_s", "arrived"), ("kv_token_s", "kv_token_s"), ("kv_unit_s", "kv_unit_s")):
+    for column, value in (("arrived_s", "arrived"), *((name, name) for name in KV)):
         np.testing.assert_allclose(getattr(got, column), [getattr(r, value) for r in rows], rtol=1e-9, atol=1e-12)
     for column, value in (("queue_s", "scheduled"), ("ttft_s", "first_token"), ("e2e_s", "end")):
         absolute = getattr(got, column) + got.arrived_s

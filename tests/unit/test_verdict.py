@@ -32,6 +32,7 @@ def served(arrived_s: NDArray[np.float64], service_s: NDArray[np.float64], seats
         replica=zeros.astype(np.int16),
         kv_token_s=np.zeros(rows),
         kv_unit_s=np.zeros(rows),
+        kv_shared_unit_s=np.zeros(rows),
         makespan_s=float(end_s.max() - arrived_s.min()),
         preempted=0,
         steps=0,

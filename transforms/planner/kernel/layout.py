@@ -65,6 +65,9 @@ SAMPLE = _record(i8="running waiting used", f8="area")
 CACHE = _record(i4="references previous next tokens")
 """One prefix block or session in one replica's cache; `references` −1 is absent, 0 evictable."""
 
+SHARE = _record(f8="saved since")
+"""One prefix block in one replica's cache: ∫ (1 − 1/n) dt while n ≥ 1 refer to it, as of the last change of n."""
+
 PIN = _record(
     f8="since until held load_s", i8="units tokens", i4="child previous next ids", i2="replica", i1="state copied"
 )
@@ -79,8 +82,9 @@ REAL, WHOLE, COUNT, FLAG = _record(f8="v"), _record(i4="v"), _record(i8="v"), _r
 TABLES = {
     "kinds": KIND, "replicas": REPLICA, "seats": SEAT, "seat_kinds": SEAT_KIND, "requests": REQUEST, "lists": LISTS,
     "end_heap": HEAP, "cap_heap": HEAP, "classes": CLASS, "class_counts": COUNT, "events": EVENT, "samples": SAMPLE,
-    "cache": CACHE, "held_ids": FLAG, "homes": WHOLE, "causes": CAUSE, "pins": PIN, "arrived": REAL, "prompts": WHOLE,
-    "outputs": WHOLE, "requested": WHOLE, "sessions": WHOLE, "shared": WHOLE, "offsets": COUNT, "ids": WHOLE,
+    "cache": CACHE, "shares": SHARE, "saved": REAL, "held_ids": FLAG, "homes": WHOLE, "causes": CAUSE, "pins": PIN,
+    "arrived": REAL, "prompts": WHOLE, "outputs": WHOLE, "requested": WHOLE, "sessions": WHOLE, "shared": WHOLE,
+    "offsets": COUNT, "ids": WHOLE,
 }  # fmt: skip
 """Every table by name; the field of WORLD with that name is its address."""
 

@@ -15,7 +15,16 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.lru import SESSION, dereference_ids, link_last, unlink_entry
+from transforms.planner.kernel.lru import (
+    HELD,
+    PINNED,
+    SESSION,
+    charge_shared,
+    count_reference,
+    dereference_ids,
+    link_last,
+    unlink_entry,
+)
 from transforms.planner.kernel.samples import sample
 from transforms.planner.kernel.tables import (
     cache_at,
@@ -30,8 +39,6 @@ from transforms.planner.kernel.tables import (
 
 HOLD, OFFLOAD = 1, 2
 NONE, AWAITING, CLAIMED, LOADING, LOADED = 0, 1, 2, 3, 4
-HELD, PINNED = 1, 2
-"""Marks of `held_ids`: referenced by the running request, or by what it left pinned."""
 
 
 @inner
@@ -66,6 +73,9 @@ def pin_ids(s, replica, number, seat):
         if flag_at(s.held_ids, at).v == HELD:
             flag_at(s.held_ids, at).v = PINNED
             units += s.id_units
+            place = number * s.entries + whole_at(s.ids, at).v
+            count_reference(s, replica, place, 0)
+            charge_shared(s, seat.request, place, 1)
     if units > 0:
         pin_at(s.pins, seat.request).ids = seat.ids
         _enlist(s, replica, number, seat.request, units)

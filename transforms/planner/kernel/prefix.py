@@ -1,8 +1,9 @@
 """Prefix caching: blocks that outlive their request, referenced and evictable ones apart, least recently used go first.
 
 By block ids: `cache` has one entry an id and replica, shared by all requests that hold it (`held_ids` marks which of
-its ids a running request holds). By session: one entry a session and replica, with the tokens its last request left;
-the next request of the session takes them over. `free` counts evictable units as free; `cached` are those.
+its ids a running request holds; `saved` is what counting each of them 1/n to n holders takes off it). By session: one
+entry a session and replica, with the tokens its last request left; the next request of the session takes them over.
+`free` counts evictable units as free; `cached` are those.
 """
 
 from __future__ import annotations
@@ -10,9 +11,18 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.planner.kernel.compiled import inner, once
-from transforms.planner.kernel.lru import BLOCK_IDS, OFF, SESSION, dereference_ids, link_last, unlink_entry
-from transforms.planner.kernel.pins import (
+from transforms.planner.kernel.lru import (
+    BLOCK_IDS,
     HELD,
+    OFF,
+    SESSION,
+    charge_shared,
+    count_reference,
+    dereference_ids,
+    link_last,
+    unlink_entry,
+)
+from transforms.planner.kernel.pins import (
     NONE,
     common_ids,
     copy_owner,
@@ -87,14 +97,15 @@ def take_found(s, replica, number, seat, tokens, ids):
         return
     first = count_at(s.offsets, seat.request).v
     for at in range(first, first + ids):
-        entry = cache_at(s.cache, start + whole_at(s.ids, at).v)
-        if entry.references <= 0:
-            if entry.references == 0:
-                unlink_entry(s, replica, start, whole_at(s.ids, at).v)
-                replica.cached -= s.id_units
-            entry.references = 0
+        place = start + whole_at(s.ids, at).v
+        references = cache_at(s.cache, place).references
+        if references == 0:
+            unlink_entry(s, replica, start, whole_at(s.ids, at).v)
+            replica.cached -= s.id_units
+        if references <= 0:
             replica.free -= s.id_units
-        entry.references += 1
+        count_reference(s, replica, place, 1)
+        charge_shared(s, seat.request, place, -1)
         flag_at(s.held_ids, at).v = HELD
     seat.shared = tokens // s.hit_tokens * s.hit_units
     if owner >= 0 and is_pinned(pin_at(s.pins, owner)):
@@ -102,16 +113,17 @@ def take_found(s, replica, number, seat, tokens, ids):
 
 
 @inner
-def keep_computed(s, number, seat):
+def keep_computed(s, replica, number, seat):
     """Make the whole blocks that the chunks of a request have filled available to others."""
     if s.caching != BLOCK_IDS:
         return
     first, last = count_at(s.offsets, seat.request).v, count_at(s.offsets, seat.request + 1).v
     while first + seat.ids < last and (seat.ids + 1) * s.id_tokens <= seat.computed:
         at = first + seat.ids
-        entry = cache_at(s.cache, number * s.entries + whole_at(s.ids, at).v)
-        if entry.references < 0:
-            entry.references = 1
+        place = number * s.entries + whole_at(s.ids, at).v
+        if cache_at(s.cache, place).references < 0:
+            count_reference(s, replica, place, 1)
+            charge_shared(s, seat.request, place, -1)
             flag_at(s.held_ids, at).v = HELD
             seat.shared += s.id_units
         seat.ids += 1

@@ -142,7 +142,7 @@ def compute_chunk(s, replica, number, seat):
     if seat.computed == seat.target:
         replica.sampled += 1
     if s.caching:
-        keep_computed(s, number, seat)
+        keep_computed(s, replica, number, seat)
 
 
 @once

@@ -69,7 +69,7 @@ def result_of(settings: Settings, memory: Memory) -> ReplayResult:
     """Results as views of the kernel's records, whose times become relative to the request's arrival."""
     rows, world = memory.tables["requests"], memory.world[0]
     makespan_s = float(world["end_s"] - world["start_s"])
-    pins = memory.tables["pins"]
+    pins, saved = memory.tables["pins"], memory.tables["saved"]["v"]
     fetched = pins["child"][pins["load_s"] > 0]
     rows["arrived"][fetched] -= pins["load_s"][pins["load_s"] > 0]
     for name in ("scheduled", "first_token", "end"):
@@ -86,6 +86,7 @@ def result_of(settings: Settings, memory: Memory) -> ReplayResult:
         replica=rows["replica"],
         kv_token_s=rows["kv_tokens"],
         kv_unit_s=rows["kv_units"],
+        kv_shared_unit_s=rows["kv_units"] - saved if len(saved) else rows["kv_units"],
         paid_replica_s=settings.replicas / settings.ranks * makespan_s,
         pinned_unit_s=pins["held"],
         makespan_s=makespan_s,

@@ -65,6 +65,8 @@ def _tables(trace: TraceColumns, settings: Settings, world: np.void) -> dict[str
         "samples": 0,
         "requests": trace.rows,
         "cache": settings.replicas * int(world["entries"]),
+        "shares": settings.replicas * int(world["entries"]) if settings.caching == Caching.BLOCK_IDS else 0,
+        "saved": trace.rows if settings.caching == Caching.BLOCK_IDS else 0,
         "held_ids": len(trace.block_ids) if settings.caching == Caching.BLOCK_IDS else 0,
         "homes": _sessions(trace),
         "pins": trace.rows if world["pinning"] else 0,

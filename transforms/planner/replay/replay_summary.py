@@ -77,6 +77,8 @@ def summary(result: ReplayResult, pool: KvPool, parent: NDArray[np.int32]) -> di
             for name in ("ttft", "e2e")
         },
         "kv_time_byte_s": float(np.nansum(kv_time_byte_s(result, pool))),
+        "kv_block_time_byte_s": float(result.kv_unit_s.sum()) * pool.unit_bytes,
+        "kv_shared_time_byte_s": float(result.kv_shared_unit_s.sum()) * pool.unit_bytes,
         "paid_replica_s": result.paid_replica_s,
         "kv_time_pinned_byte_s": float(result.pinned_unit_s.sum()) * pool.unit_bytes,
         "output_tokens": int(result.output_tokens.sum(dtype=np.int64)),

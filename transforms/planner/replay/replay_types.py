@@ -249,6 +249,8 @@ class ReplayResult:
     """∫ tokens with a KV slot dt: times the KV bytes per token this is KV·time, token-linear."""
     kv_unit_s: Reals
     """∫ units of whole blocks dt."""
+    kv_shared_unit_s: Reals
+    """The same with a prefix block that n refer to, pins among them, counted 1/n to each."""
     paid_replica_s: float
     """Seconds of all replicas: count × makespan; with autoscaling, from each order to the end of its last request."""
     pinned_unit_s: Reals
