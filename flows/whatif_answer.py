@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from flows.calibrations import calibration_path, load_calibrations
@@ -14,7 +15,6 @@ from flows.sites import SEED, site_of
 from flows.whatif_traffic import traffic_of
 from transforms.errors import InputError, KvledgerError
 from transforms.planner.provenance import MODELLED, weakest
-from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_costs import ReplayParameters, engine_work
 from transforms.planner.replay.replay_settings import kv_pool, replay_settings
 from transforms.planner.steps.calibration_choice import chosen
@@ -22,9 +22,10 @@ from transforms.planner.whatif.context_limit import Fate, LimitRules, limited
 from transforms.planner.whatif.limit_counts import limit_counts, log_clamps, raised_limit
 from transforms.planner.whatif.needed import needed_fleet
 from transforms.planner.whatif.offered import scaled_traffic
-from transforms.planner.whatif.replayed import fixed_fleet_figures, replay_figures
+from transforms.planner.whatif.replayed import fixed_fleet, fixed_fleet_figures, replay_figures
 from transforms.planner.whatif.rewriting import limited_workload, served_columns
 from transforms.planner.whatif.settings import changed
+from transforms.planner.whatif.shared_replays import SharedReplays
 
 if TYPE_CHECKING:
     from flows.catalog import Catalog
@@ -110,18 +111,8 @@ def _timed(  # noqa: PLR0917 - what the question has become on the way
     fleet = _planned(question.fleet, asked)
     site = site_of(placed, fleet, catalog, question.covered_s)
     engine = replay_site_of(placed, fleet, catalog, is_carried=asked.options.carry_calibration)
-    columns = served_columns(traffic, found)
-    figures: dict[str, Any] = {}
-    if columns.rows and asked.deployment.replicas:
-        trace = replace(traffic.trace, columns=columns)
-        settings = replay_settings(engine.engine, asked.options, engine.pool.pool, engine.max_model_len, trace)
-        result = replay(columns, settings, engine.costs)
-        refused = int((~found.is_served & (found.fate != Fate.LOST)).sum())
-        gpus, now = site.replica.gpus, question.deployment.replicas
-        figures = {
-            **replay_figures(result, columns, engine.pool, asked.options, refused, gpus),
-            **fixed_fleet_figures(columns, settings, engine.costs, asked.options, refused, now, gpus),
-        }
+    gpus, is_running = site.replica.gpus, asked.deployment.replicas > 0
+    figures = _replayed(question, asked, engine, gpus, traffic, found) if is_running else {}
     return {
         "outcome": ANSWERED,
         "reason_text": None if figures else "no replica runs today, so nothing is replayed",
@@ -130,6 +121,31 @@ def _timed(  # noqa: PLR0917 - what the question has become on the way
         "step_time_source": engine.source,
         "provenance": weakest(MODELLED, engine.provenance, site.replica.step.provenance, site.memory_provenance),
     }
+
+
+def _replayed(  # noqa: PLR0917 - see _timed
+    question: Question, asked: Changed, engine: ReplaySite, gpus: int, traffic: Offered, found: Limited
+) -> dict[str, Any]:
+    """What the replay answers, and the fixed fleet's beside an autoscaler; nothing where no request is left."""
+    columns, replays = served_columns(traffic, found), _replays()
+    if not columns.rows:
+        return {}
+    trace = replace(traffic.trace, columns=columns)
+    settings = replay_settings(engine.engine, asked.options, engine.pool.pool, engine.max_model_len, trace)
+    result = replays.result(columns, settings, engine.costs)
+    refused = int((~found.is_served & (found.fate != Fate.LOST)).sum())
+    figures = replay_figures(result, columns, engine.pool, asked.options, refused, gpus)
+    fixed = fixed_fleet(settings, question.deployment.replicas)
+    if fixed is None:
+        return figures
+    beside = replays.result(columns, fixed, engine.costs)
+    return {**figures, **fixed_fleet_figures(beside, fixed, asked.options, refused, gpus)}
+
+
+@cache
+def _replays() -> SharedReplays:
+    """Those of this worker."""
+    return SharedReplays()
 
 
 def replay_site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, *, is_carried: bool = False) -> ReplaySite:

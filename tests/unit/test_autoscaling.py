@@ -14,7 +14,7 @@ from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.replay_settings import KvPool
 from transforms.planner.replay.replay_types import Pool, Router, Settings, Status, TraceColumns
 from transforms.planner.replay.step_costs import StepCosts
-from transforms.planner.whatif.replayed import fixed_fleet_figures, replay_figures
+from transforms.planner.whatif.replayed import fixed_fleet, fixed_fleet_figures, replay_figures
 
 COSTS = StepCosts(2e-5, 0.0, 0.0, 0.08, 1e-8, step_s=0.002)
 RULES = Autoscaling(max_replicas=6, start_up_s=300.0)
@@ -81,8 +81,10 @@ def test_a_burst_is_met_with_more_replicas_and_fewer_replica_hours_than_the_larg
 def test_an_autoscaler_is_held_against_todays_replicas_on_the_same_traffic():
     trace, options = traffic(), ReplayOptions(ttft_p95_s=2.0, tpot_p95_s=10.0)
     engine = replace(ENGINE, autoscaling=RULES)
-    six, scaled = replay(trace, replace(ENGINE, replicas=6), COSTS), replay(trace, engine, COSTS)
-    found = fixed_fleet_figures(trace, engine, COSTS, options, refused_requests=7, now_replicas=6, gpus=4)
+    fixed = fixed_fleet(engine, now_replicas=6)
+    assert fixed == replace(ENGINE, replicas=6)
+    six, scaled = replay(trace, fixed, COSTS), replay(trace, engine, COSTS)
+    found = fixed_fleet_figures(six, fixed, options, refused_requests=7, gpus=4)
     assert found == {
         "fixed_fleet_replicas": 6,
         "fixed_fleet_gpu_s": 4 * six.paid_replica_s,
@@ -92,9 +94,10 @@ def test_an_autoscaler_is_held_against_todays_replicas_on_the_same_traffic():
     figures = replay_figures(scaled, trace, pool, options, 7, 4)
     assert figures["missed_requests"] == misses(scaled) + 7 > found["fixed_fleet_missed_requests"]
     assert figures["paid_gpu_s"] == 4 * scaled.paid_replica_s < found["fixed_fleet_gpu_s"]
-    assert fixed_fleet_figures(trace, ENGINE, COSTS, options, 7, 6, 4) == {}
-    begun = fixed_fleet_figures(trace, engine, COSTS, options, 7, now_replicas=0, gpus=4)
-    assert begun["fixed_fleet_replicas"] == 1, "where nothing runs today: what the autoscaler begins with"
+    assert fixed_fleet(ENGINE, 6) is None
+    begun = fixed_fleet(engine, now_replicas=0)
+    assert begun is not None
+    assert begun.replicas == 1, "where nothing runs today: what the autoscaler begins with"
 
 
 def test_replicas_that_nobody_may_order_change_nothing():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_summary import kv_time_byte_s, quantiles_of
 from transforms.planner.replay.replay_types import REJECTED, Status
 from transforms.planner.replay.sustainable_rate import kept_both
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from transforms.planner.replay.replay_options import ReplayOptions
     from transforms.planner.replay.replay_settings import KvPool
     from transforms.planner.replay.replay_types import ReplayResult, Settings, TraceColumns
-    from transforms.planner.replay.step_costs import StepCosts
 
 MEASURES = ("ttft_s", "tpot_s", "e2e_s")
 SHOWN = ("p50", "p95", "p99")
@@ -64,26 +62,22 @@ def missed_requests(result: ReplayResult, options: ReplayOptions, refused_reques
     return int(is_sent.sum()) + refused_requests - kept
 
 
-def fixed_fleet_figures(  # noqa: PLR0917 - a replay's own arguments
-    columns: TraceColumns,
-    settings: Settings,
-    costs: StepCosts,
-    options: ReplayOptions,
-    refused_requests: int,
-    now_replicas: int,
-    gpus: int,
-) -> dict[str, Any]:
-    """Columns of plan_scenarios on the fleet that an autoscaler is held against; none without one.
+def fixed_fleet(settings: Settings, now_replicas: int) -> Settings | None:
+    """What an autoscaler of `settings` is held against: today's replicas, everything else alike; None without one.
 
-    It is today's fleet (where there is none, the replicas that the autoscaler begins with), with every other setting of
-    the scenario and the same traffic: GPU·s of all its replicas, and the requests it misses.
+    Where nothing runs today, the replicas that it begins with.
     """
     if settings.autoscaling is None:
-        return {}
-    replicas = now_replicas or settings.replicas
-    result = replay(columns, replace(settings, autoscaling=None, replicas=replicas), costs)
+        return None
+    return replace(settings, autoscaling=None, replicas=now_replicas or settings.replicas)
+
+
+def fixed_fleet_figures(
+    result: ReplayResult, settings: Settings, options: ReplayOptions, refused_requests: int, gpus: int
+) -> dict[str, Any]:
+    """Columns of plan_scenarios on the fixed fleet of `settings`: GPU·s of all its replicas, requests it misses."""
     return {
-        "fixed_fleet_replicas": replicas,
+        "fixed_fleet_replicas": settings.replicas,
         "fixed_fleet_gpu_s": result.paid_replica_s * gpus,
         "fixed_fleet_missed_requests": missed_requests(result, options, refused_requests),
     }
