@@ -58,12 +58,12 @@ class Reported:
 
 
 def report(home: Home, week: str | None = None, fleet: Path | None = None) -> Reported:
-    """The report of `week` (default: the latest of the warehouse) under HOME/reports/week=…/review.html, .md, .json.
+    """The report of `week` (default: the latest) under HOME/reports/week=…/review.html, .md, -tables.md, .json.
 
     `fleet` is the fleet file that was used, for the commands that make the report again.
     """
     from reports.html import html, index_html
-    from reports.markdown import markdown
+    from reports.markdown import markdown, tables_markdown
     from reports.review import review_page
     from reports.summary import json_text, summary
     from reports.terminal import decision_lines
@@ -78,7 +78,8 @@ def report(home: Home, week: str | None = None, fleet: Path | None = None) -> Re
     page = review_page(tables, chosen, package_versions(), reproduce(home, fleet, chosen), known)
     found = summary(tables, chosen, str(path)) | {"step_time_errors": known}
     put_text(folder / "review.json", json_text(found | {"report": path.name}))
-    put_text(folder / "review.md", markdown(page))
+    put_text(folder / "review.md", markdown(page, "review-tables.md"))
+    put_text(folder / "review-tables.md", tables_markdown(page))
     put_text(path, html(page, charts_bundle(home)))
     put_text(home.reports / "index.html", index_html(_past_weeks(home), decided))
     return Reported(path, found, decision_lines(page), page)

@@ -28,12 +28,12 @@ QUERY = """"select * from mart_scenarios where week = '{week}'\""""
 
 
 def whatif_report(home: Home, fleet: LoadedFleet, told: Told, command: str, output: Path | None) -> Reported:
-    """The report of the scenarios in `told`, under HOME/reports/week=…/whatif.html and .md, the HTML also at `output`.
+    """The report of `told`, under HOME/reports/week=…/whatif.html, .md and -tables.md, the HTML also at `output`.
 
     `command` is what was typed after the program's name, for the commands that make the report again.
     """
     from reports.html import html
-    from reports.markdown import markdown
+    from reports.markdown import markdown, tables_markdown
     from reports.summary import summary
     from reports.whatif import scenario_rows, whatif_page
     from reports.whatif_terminal import whatif_lines
@@ -50,7 +50,8 @@ def whatif_report(home: Home, fleet: LoadedFleet, told: Told, command: str, outp
     folder = home.reports / f"week={told.week}"
     path = folder / "whatif.html"
     text = html(page, charts_bundle(home))
-    put_text(folder / "whatif.md", markdown(page))
+    put_text(folder / "whatif.md", markdown(page, "whatif-tables.md"))
+    put_text(folder / "whatif-tables.md", tables_markdown(page))
     put_text(path, text)
     if output is not None:
         with whole_file(output) as aside:

@@ -23,6 +23,7 @@ PLANNED: dict[str, str] = {
     "mart_changes": "mart_kv_time",
     "mart_failed_kv": "mart_kv_time",
     "mart_growth": "mart_forecasts",
+    "mart_assumed": "mart_assumptions",
     "mart_data_warnings": "mart_warnings",
     "mart_plan_warnings": "mart_warnings",
     "mart_plan_notes": "mart_warnings",

@@ -1,4 +1,4 @@
-"""The review as Markdown for chat and pull requests: the decision fits a screen, the tables follow."""
+"""A page as Markdown: the decision on one screen for chat and pull requests, and every table in a file of its own."""
 
 from __future__ import annotations
 
@@ -12,20 +12,33 @@ if TYPE_CHECKING:
     from reports.page import Page, Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
+MOST_VERDICTS = 4
+"""Most deployments whose reasons are told, the most urgent first; the table has all."""
 _BLANKS = re.compile(r"\s+")
 
 
-def markdown(page: Page) -> str:
-    """The whole text: the headline, the table of decisions, reasons, warnings, then every printed table."""
+def markdown(page: Page, tables: str) -> str:
+    """What a chat or a pull request shows: headline, decisions, reasons, actions, warnings; about forty lines.
+
+    `tables` names the file that has the rest, `tables_markdown`.
+    """
     lines = [f"# {page.title} {page.week}: {_headline(page)}", ""]
     lines += [f"{escaped(page.days)} · {escaped(page.coverage)} · run {page.run_id}", ""]
-    lines += [*_table(page.decisions), ""]
+    lines += [*_table(page.brief or page.decisions), ""]
     lines += [f"{escaped(page.fleet)}.", ""] if page.fleet else []
-    for verdict in page.verdicts:
+    for verdict in page.verdicts[:MOST_VERDICTS]:
         lines += [*_verdict(verdict), ""]
     if page.warnings:
-        lines += ["**Warnings**", "", *(f"- {escaped(line)}" for line in page.warnings), ""]
-    lines += [f"*{escaped(page.legend)}*", ""]
+        lines += ["**Warnings**", "", *(f"- {escaped(line)}" for line in page.warnings[: page.first_warnings]), ""]
+    lines += [f"*{escaped(page.legend)}*", "", f"Every table, warning and assumption: {tables}"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def tables_markdown(page: Page) -> str:
+    """Every printed table of `page`, chapter by chapter, and the commands that make it again."""
+    lines = [f"# {page.title} {page.week}: every table", "", f"run {page.run_id}", ""]
+    lines += [f"### {escaped(page.decisions.title)}", "", *_table(page.decisions), ""]
+    lines += [escaped(page.decisions.note), ""] if page.decisions.note else []
     for chapter in page.chapters:
         lines += [f"## {escaped(chapter.name)}", ""]
         for section in chapter.sections:
@@ -50,7 +63,6 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     facts = "; ".join(f"{label} {words}" for label, words in verdict.facts)
     what = ", ".join(verdict.what)
     yield f"**{escaped(verdict.short_name)}** ({escaped(what)}): {escaped(facts)}."
-    yield ""
     yield from (f"- {escaped(label)}: {escaped(words)}" for label, words in verdict.reasons)
     yield from (f"- Worth doing: {escaped(words)}" for words in verdict.actions)
 

@@ -78,4 +78,6 @@ class Page:
     legend: str
     chapters: tuple[Chapter, ...]
     first_warnings: int = 3
+    brief: Table | None = None
+    """The decisions in few columns, where `decisions` has many."""
     title: str = "Capacity review"

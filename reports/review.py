@@ -11,7 +11,7 @@ from reports.chapters import deployment_chapter, fleet_chapter, sources_chapter
 from reports.marts import ALL, Marts, only, rows
 from reports.page import Page
 from reports.printed import compact, gpus, percent, sentence, shortened, usd_per_hour, week_days, whole
-from reports.tables import decisions
+from reports.tables import brief_decisions, decisions
 from reports.verdicts import headline, verdicts
 from reports.words import LABELS
 
@@ -46,6 +46,7 @@ def review_page(
         headline=headline(marts, found),
         verdicts=found,
         decisions=decisions(marts),
+        brief=brief_decisions(marts),
         fleet=fleet_line(marts),
         warnings=warning_lines(marts),
         legend=LABELS,

@@ -65,6 +65,7 @@ def plain(value: Any) -> Any:
 def _decision(tables: Marts, row: dict[str, Any]) -> dict[str, Any]:
     ahead = some(tables, "mart_growth", deployment_id=row["deployment_id"])
     growth = {} if ahead is None else ahead.row(0, named=True)
+    assumed = some(tables, "mart_assumed", deployment_id=row["deployment_id"])
     return {
         "deployment": row["deployment_id"],
         "gpus_needed": row["needed_gpus"],
@@ -83,6 +84,7 @@ def _decision(tables: Marts, row: dict[str, Any]) -> dict[str, Any]:
         "slo": row["slo_floor_text"],
         "changed": row["change_text"],
         "confidence": row["confidence_text"],
+        "assumed": None if assumed is None else assumed["assumed_text"][0],
         "ahead": growth.get("growth_text"),
         "run_out_date": plain(growth.get("run_out_date")),
         "order_by_date": plain(growth.get("order_by_date")),

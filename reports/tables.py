@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from reports.blocks import Column, Table, table, text
@@ -30,6 +32,12 @@ from reports.words import (
     model_word,
     phase_word,
 )
+
+BRIEF = (
+    "Deployment", "Action", "GPUs needed", "from", "to", "GPUs now", "Needed last week", "Binds", "Cost now",
+    "Cost needed",
+)  # fmt: skip
+"""Columns of the decisions that a chat shows."""
 
 
 def lengths(marts: Marts, deployment_id: str) -> Table:
@@ -218,6 +226,18 @@ def decisions(marts: Marts) -> Table:
         note="Headroom: what today's replicas offer over the peak of what binds, less one; asked: by the fleet file, "
         "on the same scale. GPUs needed contain it and the spare replica. From and to: ends of the 90 % interval.",
     )  # fmt: skip
+
+
+def brief_decisions(marts: Marts) -> Table:
+    """The decision of every deployment in as few columns as a chat shows; reasons and confidence stand below it."""
+    whole_table = decisions(marts)
+    kept = [n for n, label in enumerate(whole_table.labels) if label in BRIEF]
+    return replace(
+        whole_table,
+        labels=tuple(whole_table.labels[n] for n in kept),
+        is_text=tuple(whole_table.is_text[n] for n in kept),
+        rows=tuple(tuple(row[n] for n in kept) for row in whole_table.rows),
+    )
 
 
 def fleet(marts: Marts) -> Table:

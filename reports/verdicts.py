@@ -160,12 +160,14 @@ def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _reasons(marts: Marts, decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     ahead = some(marts, "mart_growth", deployment_id=decision["deployment_id"])
+    assumed = some(marts, "mart_assumed", deployment_id=decision["deployment_id"])
     reasons = (
         ("Why", decision["binding_text"]),
         ("Objective", decision["slo_floor_text"]),
         ("Changed", _changed(marts, decision)),
         ("Ahead", None if ahead is None else ahead["growth_text"][0]),
         ("How sure", decision["confidence_text"]),
+        ("Assumed", None if assumed is None else assumed["assumed_text"][0]),
     )
     return tuple((label, sentence(str(words))) for label, words in reasons if words)
 

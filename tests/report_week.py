@@ -354,7 +354,8 @@ def _totals(names: list[str]) -> Rows:
          "unknown_requests": 12, "failed_requests": 1811}
         for name in [*names, "(all)"]
     ]  # fmt: skip
-    return {"mart_fleet": fleet, "mart_counts": counts}
+    assumed = [{"deployment_id": name, "assumed_text": "KV memory, router, GPU price"} for name in names]
+    return {"mart_fleet": fleet, "mart_counts": counts, "mart_assumed": assumed}
 
 
 def _sources() -> dict[str, pl.DataFrame]:

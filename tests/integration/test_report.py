@@ -51,10 +51,12 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-def test_writes_three_files_and_an_index_and_nothing_half_written(home: Home) -> None:
+def test_writes_four_files_and_an_index_and_nothing_half_written(home: Home) -> None:
     made = report(home)
     assert made.html == home.reports / f"week={WEEK}" / "review.html"
-    assert sorted(path.name for path in made.html.parent.iterdir()) == ["review.html", "review.json", "review.md"]
+    assert sorted(path.name for path in made.html.parent.iterdir()) == [
+        "review-tables.md", "review.html", "review.json", "review.md",
+    ]  # fmt: skip
     assert not list(home.reports.rglob("*.part"))
     kept = json.loads((made.html.parent / "review.json").read_text())
     assert kept | {"report": str(made.html)} == json.loads(json.dumps(dict(made.summary)))

@@ -59,7 +59,7 @@ def cells(page: Path) -> set[str]:
 
 
 def test_every_figure_is_the_warehouses_to_the_last_printed_digit(reviewed: dict[str, Any], page: Path) -> None:
-    shown, text = cells(page), page.with_suffix(".md").read_text(encoding="utf-8")
+    shown, text = cells(page), page.with_name("review-tables.md").read_text(encoding="utf-8")
     with duckdb.connect(str(reviewed["folder"] / "data/warehouse/kvledger.duckdb"), read_only=True) as warehouse:
         for table, columns in PRINTED.items():
             wanted = warehouse.table(table).filter(f"week = '{reviewed['week']}'").pl()

@@ -17,7 +17,7 @@ from flows.processes import worker_pool
 from flows.warehouse import published
 from flows.whatif import Asked, Told, whatif
 from flows.whatif_report import whatif_report
-from reports.markdown import markdown
+from reports.markdown import tables_markdown
 from reports.whatif import headlines
 from transforms.errors import KvledgerError
 
@@ -79,7 +79,7 @@ def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_pa
     assert scaled["fixed_fleet_missed_requests"] == today["missed_requests"]
     assert scaled["autoscaled_change_gpu_s"] == scaled["paid_gpu_s"] - today["paid_gpu_s"] < 0
     assert scaled["autoscaled_change_requests"] == scaled["missed_requests"] - today["missed_requests"]
-    text = markdown(whatif_report(home, write_fleet(home, SMALL), told, "--set x", tmp_path / "a.html").page)
+    text = tables_markdown(whatif_report(home, write_fleet(home, SMALL), told, "--set x", tmp_path / "a.html").page)
     assert "Autoscaler beside the fixed fleet" in text
     named = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(["today", "scaled"]))
     (said,) = headlines(named)

@@ -9,7 +9,7 @@ import pytest
 from report_week import decision, drawing_code, empty_week, frame, full_page, full_week, page_of
 
 from reports.html import html
-from reports.markdown import markdown
+from reports.markdown import markdown, tables_markdown
 from reports.page import Page
 from reports.printed import NBSP
 from reports.terminal import decision_lines
@@ -21,7 +21,7 @@ FLOOR = "no number of replicas meets ttft_p95_s = 0.1: on an idle replica TTFT p
 def everywhere(page: Page) -> list[str]:
     """The top of the HTML, of the Markdown and of the terminal."""
     top = html(page, drawing_code()).split("<nav", 1)[0].replace(NBSP, " ")
-    return [top, markdown(page).split("\n## ", 1)[0], "\n".join(decision_lines(page))]
+    return [top, markdown(page, "t.md"), "\n".join(decision_lines(page))]
 
 
 def week_of(*rows: dict[str, Any], **coverage: Any) -> dict[str, pl.DataFrame]:
@@ -95,7 +95,7 @@ def test_headroom_is_on_the_scale_of_what_was_asked() -> None:
 def test_notes_stay_off_the_first_screen_and_in_the_tables() -> None:
     page = full_page()
     assert not [line for line in page.warnings if "fullest was judged" in line]
-    assert "The fullest was judged." in markdown(page)
+    assert "The fullest was judged." in tables_markdown(page)
 
 
 def test_what_the_decision_says_is_not_said_twice_and_unserved_requests_stand_first() -> None:
@@ -107,7 +107,7 @@ def test_what_the_decision_says_is_not_said_twice_and_unserved_requests_stand_fi
     ])  # fmt: skip
     page = page_of(tables)
     assert page.warnings == ("Unserved_models", "Coverage_low", "chat: prompts_too_long")
-    assert r"slo\_unreachable" in markdown(page)
+    assert r"slo\_unreachable" in tables_markdown(page)
 
 
 def test_many_deployments_begin_with_the_table_of_all() -> None:
@@ -190,6 +190,6 @@ def test_what_ifs_that_were_asked_stand_in_the_review() -> None:
                      "needed_gpus": 5, "needed_change_gpus": -3}  # fmt: skip
     for rows, is_there in (([today, asked], True), ([today], False)):
         tables = full_week(windows=2) | {"mart_scenarios": frame("mart_scenarios", rows)}
-        text = markdown(page_of(tables))
+        text = tables_markdown(page_of(tables))
         assert ("### Today beside each scenario" in text) is is_there
         assert ("−3 → 5" in text) is is_there

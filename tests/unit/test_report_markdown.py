@@ -8,25 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_week import CLOSING, HOSTILE, empty_week, full_page, page_of
 
-from reports.markdown import escaped, markdown
+from reports.markdown import escaped, markdown, tables_markdown
 from reports.terminal import decision_lines
 
-SCREEN_LINES = 50
+SCREEN_LINES = 45
+TABLES = "review-tables.md"
 
 
 def test_the_decision_fits_a_screen() -> None:
-    lines = markdown(full_page()).splitlines()
-    first_chapter = next(n for n, line in enumerate(lines) if line.startswith("## "))
-    assert first_chapter <= SCREEN_LINES
-    top = "\n".join(lines[:first_chapter])
+    """Four deployments, two warnings: the whole text, with decision, reason, confidence, assumptions and actions."""
+    lines = markdown(full_page(), TABLES).splitlines()
+    assert len(lines) <= SCREEN_LINES
+    top = "\n".join(lines)
     assert "coding-agent: add 6 GPUs." in lines[0]
     assert "| coding-agent | add 6 GPUs | 22 | 20 | 26 | 16 | 18 | KV memory |" in top
-    assert "**Warnings**" in top
+    for said in ("**Warnings**", "- Why: ", "- How sure: ", "- Assumed: KV memory, router", "- Worth doing: ", TABLES):
+        assert said in top
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
     width = None
-    for line in markdown(full_page()).splitlines():
+    for line in [*markdown(full_page(), TABLES).splitlines(), *tables_markdown(full_page()).splitlines()]:
         if not line.startswith("|"):
             width = None
             continue
@@ -36,7 +38,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
 
 
 def test_hostile_names_stay_text() -> None:
-    text = markdown(full_page())
+    text = markdown(full_page(), TABLES) + tables_markdown(full_page())
     assert not re.search(r"(?<!\\)<", text)
     assert escaped(HOSTILE) in text
     assert escaped(CLOSING) in text
@@ -50,7 +52,7 @@ def test_escaped_is_one_line_without_live_marks(words: str) -> None:
 
 
 def test_an_empty_week_is_short_and_says_so() -> None:
-    text = markdown(page_of(empty_week()))
+    text = markdown(page_of(empty_week()), TABLES)
     assert "nothing to decide" in text.splitlines()[0]
 
 

@@ -12,7 +12,7 @@ import pytest
 from report_week import WEEK, full_html, full_page, full_week
 
 from reports import printed
-from reports.markdown import escaped, markdown
+from reports.markdown import escaped, tables_markdown
 from reports.summary import json_text, summary
 from reports.terminal import decision_lines
 
@@ -66,7 +66,7 @@ def cells_of_html() -> set[str]:
 
 
 def cells_of_markdown() -> set[str]:
-    lines = (line for line in markdown(full_page()).splitlines() if line.startswith("| "))
+    lines = (line for line in tables_markdown(full_page()).splitlines() if line.startswith("| "))
     return {cell.strip() for line in lines for cell in re.split(r"(?<!\\)\|", line)}
 
 
