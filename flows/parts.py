@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 PART_BYTES = 64 << 20
 """Parts of plain files; fixed, so that runs do not depend on the number of workers."""
 SPLIT_LAYOUTS = ("lines", "csv")
+WORKERS = {
+    "POLARS_MAX_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+}
+"""Environment of workers: each has a core of its own, and keeps the memory of one batch for the next (mallopt(3) of
+glibc; measured on `azure`: a third of the page faults, 7 % less processor time, 10 MB more memory)."""
 
 Outcome = list[dict[str, Any]] | str
 """What parsing one file gave: the results of its parts, or why it is refused."""
@@ -48,7 +55,8 @@ def parse(
 
     InputError or ConfigError where a file named on the command line itself cannot be used.
     """
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of the workers that start now: each has a core of its own
+    for name, value in WORKERS.items():
+        os.environ.setdefault(name, value)  # of the workers that start now
     sums: list[Future[dict[int, str]] | None] = []
     parts: list[list[Future[dict[str, Any]]]] = []
     for number, plan in enumerate(plans):
