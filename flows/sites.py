@@ -46,7 +46,7 @@ def site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, covered_s: flo
         tpot_p95_s=placed.deployment.slo.tpot_p95_s,
         window_s=max(1, round(placed.window_s)),
         engine=engine,
-        pool=kv_pool(account).pool,
+        pool=kv_pool(account, host_bytes_per_s=placed.gpu.offload_bytes_per_s).pool,
         mixed_context_factor=calibration.mixed_context_factor,
     )
     return Site(

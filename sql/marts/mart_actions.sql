@@ -6,7 +6,8 @@ with counts as (
         regexp_replace(action_text, '^could ', '') as action_text,
         -short_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour,
         case
-            when short_gpus <= 0 then format('then: the interval ends at {} GPUs', greatest(needed_gpus, high_gpus))
+            when short_gpus <= 0
+                then format('what stays is the upper end of the interval: {}', greatest(needed_gpus, high_gpus))
             when binding_demand = 'latency' then 'until then: the objective is missed at the peak'
             when utilization_factor > 1 then format('until then: the peak asks {:.2f} × what runs', utilization_factor)
             else format(
@@ -36,7 +37,7 @@ policies as (
     select
         week, deployment_id, 3 as position, policy_text as action_text, saving_usd_per_hour, provenance,
         format('frees {:.3g} GPU·h a week', saving_gpu_s / 3600) as freed_text,
-        format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600) as risk_text
+        coalesce(note, format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600)) as risk_text
     from mart_tool_wait_policies
     where is_best and not is_today and saving_gpu_s_per_s >= 0.1 -- less than a tenth of a GPU is not worth a change
 ),

@@ -36,7 +36,7 @@ class Gaps:
     """Replica-seconds of prefill if it is lost."""
 
 
-def gaps_of(replica: Replica, wait_s: Reals, context_tokens: Reals, shared_tokens: float = 0.0) -> Gaps:
+def gaps_of(replica: Replica, wait_s: Reals, context_tokens: Reals, shared_tokens: Reals | float = 0.0) -> Gaps:
     """Waits of `context_tokens` each on `replica`; the first `shared_tokens` of a context outlive it in any case."""
     held = block_bytes(replica.groups, np.maximum(context_tokens - 1, 0))
     shared = np.minimum(shared_tokens, np.maximum(context_tokens - 1, 0))
