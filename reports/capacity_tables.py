@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from reports.blocks import Column, Table, table
-from reports.marts import rows, some
+from reports.marts import rows
 from reports.printed import figure, percent, seconds, whole, yes_no
 
 if TYPE_CHECKING:
@@ -24,25 +24,9 @@ def capacity(marts: Marts, deployment_id: str) -> Table:
         Column("slo_missed_factor", "Needed fleet first misses at, times the traffic", figure),
     ], "mart_decision",
         note="A stock and a rate: no minimum of both means anything. Rates are open loop, replayed on one replica's "
-        "share of the hardest hour with both objectives kept; – : not replayed, or beyond 32 times the traffic.",
+        "share of the hardest hour with both objectives kept; – : not replayed, or beyond 32 times the traffic. A "
+        "fleet spreads its sessions and takes more a replica than one alone: the curve of its rate says how much.",
     )  # fmt: skip
-
-
-def rates(marts: Marts, deployment_id: str) -> Table | None:
-    """What share keeps the objectives at multiples of the hardest hour, today's fleet and the needed; None without."""
-    frame = some(marts, "mart_rate_curve", deployment_id=deployment_id)
-    if frame is None:
-        return None
-    return table("Rate against objectives", frame.sort("is_needed", "fleet_replicas", "rate_factor"), [
-        Column("fleet_replicas", "Replicas", whole),
-        Column("is_today", "Today's", yes_no),
-        Column("is_needed", "Needed", yes_no),
-        Column("rate_factor", "Times the hardest hour", figure),
-        Column("rate_requests_per_s", "Requests/s", figure),
-        Column("replica_rate_requests_per_s", "a replica", figure),
-        Column("attainment_ratio", "In objective", percent),
-        Column("is_slo_ok", "95 % or more", yes_no),
-    ], "mart_rate_curve")  # fmt: skip
 
 
 def batches(marts: Marts, deployment_id: str) -> Table:

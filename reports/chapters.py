@@ -140,7 +140,6 @@ def _kv(marts: Marts, deployment_id: str, chart_id: str) -> Section:
             tables.demands(marts, deployment_id),
             tables.memory(marts, deployment_id),
             capacity_tables.capacity(marts, deployment_id),
-            capacity_tables.rates(marts, deployment_id),
             capacity_tables.batches(marts, deployment_id),
         ),
         is_wide=True,

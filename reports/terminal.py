@@ -9,6 +9,8 @@ from reports.printed import UNKNOWN
 if TYPE_CHECKING:
     from reports.page import Page, Verdict
 
+ASSUMED = "Assumed"
+"""The reason that is not a sentence of its own."""
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 """Characters that could move the cursor or turn text round: names come from logs."""
 
@@ -36,6 +38,6 @@ def _lines(verdict: Verdict, width: int) -> list[str]:
     count = f"{verdict.needed} {noun} needed{interval}, {verdict.now} now: {verdict.action}"
     return [
         f"{verdict.short_name:<{width}}  {count}",
-        *(f"{'':<{width}}  {words}" for _label, words in verdict.reasons),
+        *(f"{'':<{width}}  {'assumed: ' if label == ASSUMED else ''}{words}" for label, words in verdict.reasons),
         *(f"{'':<{width}}  worth doing: {words}" for words in verdict.actions),
     ]

@@ -15,6 +15,8 @@ from reports.printed import gib_column
 from reports.theme import PHASE_LABELS, PHASES
 
 MOST_BARS = 12
+SHORT_BARS = 6
+"""Most bars that take no more height than the chart beside them."""
 NOBODY = "(none)"
 """Tenant of rows that name none."""
 BAR_PX = 24
@@ -74,7 +76,7 @@ def _bars(frame: pl.DataFrame, holder: str, chart_id: str, title: str, what: str
         source=labelled("mart_kv_time", frame),
         spec=_spec(BAR_PX * largest.height + 10),
         rows=data,
-        is_tall=holder == "tenant",
+        is_tall=holder == "tenant" and largest.height > SHORT_BARS,
         headings={"holder": holder.removesuffix("_id").capitalize(), **HEADINGS},
     )
 

@@ -44,7 +44,8 @@ def latency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | No
         chart_id=chart_id,
         title="Latency that users felt, against the objective",
         note="Dots: p50, p90, p95 (large) and p99. Red stroke: objective for the p95."
-        + (" All: where a dot lacks, that quantile is a failure." if EVERY in kinds else ""),
+        + (" All: where a dot lacks, that quantile is a failure." if EVERY in kinds else "")
+        + (" Modelled: the week's hardest window on today's fleet." if MODELLED in kinds else ""),
         alt=f"{deployment_id}: quantiles of queue, prefill, TTFT, TPOT and E2E in seconds on a log axis, "
         + "; ".join(kinds),
         source="mart_latency",

@@ -2,9 +2,8 @@
 -- grain: week, deployment_id, position
 with counts as (
     select
-        week, deployment_id, 1 as position, provenance, null as freed_text,
-        regexp_replace(action_text, '^could ', '') as action_text,
-        -short_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour,
+        week, deployment_id, 1 as position, provenance, regexp_replace(action_text, '^could ', '') as action_text,
+        -short_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour, null as freed_text,
         case
             when short_gpus <= 0
                 then format('what stays is the upper end of the interval: {}', greatest(needed_gpus, high_gpus))
