@@ -148,8 +148,8 @@ def _decided(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return {
         str(week): str(words)
         for week, words in connection.execute(
-            "select week, string_agg(deployment_id || ': ' || action_text, '; ' order by deployment_id) "
-            "from mart_decision group by week"
+            "select week, string_agg(deployment_id || ': ' || action_text, '; ' "
+            "order by short_gpus desc, deployment_id) from mart_decision group by week"
         ).fetchall()
     }
 
