@@ -34,6 +34,14 @@ TOOL_WAIT_COLUMNS = ("session_id", "agent_id", "turn", "tenant", "arrived_at", "
 """Columns of fct_tool_waits a Workload is made of."""
 
 
+LABELS = ("model", "tenant", "session_id", "prefix_block_tokens", "prefix_block_ids")
+_LENGTHS = ("prompt_tokens", "output_tokens", "is_failed")
+_KNOWN_COLUMNS = (
+    *LABELS, *_LENGTHS, "agent_id", "turn", "cached_prompt_tokens", "queue_s", "ttft_s", "e2e_s", "arrived_us",
+    "is_carried",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Unknown:
     """Rows that could not be used, and rows used with something assumed: counts of attempts of the week."""
@@ -116,12 +124,12 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
     Rows of the week, and rows before it whose end lies beyond its start, are kept; others are ignored.
     """
     start_us = _micros(week_start(week))
-    placed = attempts.with_columns(
+    timed = attempts.with_columns(
         (pl.col("arrived_at").dt.epoch("us") - start_us).alias("arrived_us"),
         (pl.col("week") != week).alias("is_carried"),
-    ).filter(~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & _runs_into_the_week()))
-    of_week = placed.filter(~pl.col("is_carried"))
-    known = placed.filter(_is_known()).sort("arrived_us", maintain_order=True)
+    )
+    placed = _in_order(_chosen(timed, ~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & _runs_into_the_week())))
+    known = _chosen(placed.select(_KNOWN_COLUMNS), _is_known())
     prompt = _reals(known, "prompt_tokens")
     return Workload(
         deployment_id=deployment_id,
@@ -135,18 +143,27 @@ def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_i
         e2e_s=_reals(known, "e2e_s"),
         is_failed=_flags(known, "is_failed"),
         is_carried=_flags(known, "is_carried"),
-        labels=known.select("model", "tenant", "session_id", "prefix_block_tokens", "prefix_block_ids"),
-        rows_to_replay=placed.filter(pl.col("prompt_tokens") >= 1)
-        .sort("arrived_us", maintain_order=True)
-        .select(ATTEMPT_COLUMNS),
+        labels=known.select(LABELS),
+        rows_to_replay=_chosen(placed.select(ATTEMPT_COLUMNS), pl.col("prompt_tokens") >= 1),
         tool_waits=_tool_waits(tool_waits, known, start_us),
-        unknown=_unknown(of_week, tool_waits),
-        left_out=_left_out(of_week),
+        unknown=_unknown(placed, tool_waits),
+        left_out=_left_out(placed),
         has_cached_tokens=known["cached_prompt_tokens"].is_not_null().any(),
         has_prefix_blocks=bool((known["prefix_block_ids"].list.len() > 0).any()),
-        attempts_requests=of_week.height,
-        sessions=of_week["session_id"].drop_nulls().n_unique(),
+        attempts_requests=placed.height - int(placed["is_carried"].sum()),
+        sessions=placed.select(pl.col("session_id").filter(~pl.col("is_carried")).drop_nulls().n_unique()).item(),
     )
+
+
+def _chosen(rows: pl.DataFrame, is_it: pl.Expr) -> pl.DataFrame:
+    """`rows` that are it; the same frame, not a copy, where all are."""
+    flags = rows.select(is_it.fill_null(value=False)).to_series()
+    return rows if flags.all() else rows.filter(flags)
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` in order of arrival; the same frame, not a copy, where they are so already."""
+    return rows if rows["arrived_us"].is_sorted() else rows.sort("arrived_us", maintain_order=True)
 
 
 def _runs_into_the_week() -> pl.Expr:
@@ -157,7 +174,13 @@ def _is_known() -> pl.Expr:
     return pl.col("prompt_tokens").is_not_null() & (pl.col("output_tokens").is_not_null() | pl.col("is_failed"))
 
 
-def _unknown(week_rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
+def _is_whole() -> pl.Expr:
+    return pl.col("prompt_tokens").is_not_null() & pl.col("output_tokens").is_not_null()
+
+
+def _unknown(rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
+    """Counts of the week's own rows that lack a length."""
+    week_rows = rows.lazy().filter(~pl.col("is_carried"), ~_is_whole()).select(_LENGTHS).collect()
     no_prompt = pl.col("prompt_tokens").is_null()
     no_output = ~no_prompt & pl.col("output_tokens").is_null()
     counts = week_rows.select(
@@ -169,8 +192,11 @@ def _unknown(week_rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
     return Unknown(int(counts[0]), int(counts[1]), int(counts[2]), lacking)
 
 
-def _left_out(week_rows: pl.DataFrame) -> pl.DataFrame:
-    groups = week_rows.filter(~_is_known()).group_by("model", "tenant", pl.col("is_failed").fill_null(value=False))
+def _left_out(rows: pl.DataFrame) -> pl.DataFrame:
+    """The week's own rows that cannot be used, counted."""
+    groups = rows.filter(~pl.col("is_carried") & ~_is_known()).group_by(
+        "model", "tenant", pl.col("is_failed").fill_null(value=False)
+    )
     return groups.agg(pl.len().cast(pl.Int64).alias("unknown_requests"))
 
 

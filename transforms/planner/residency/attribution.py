@@ -142,16 +142,16 @@ def _by_session(held: Held) -> pl.DataFrame:
 
     Sums are of lists, whose order is that of the rows: sums of groups hang on how many threads share them out.
     """
-    alone = pl.when(pl.col("session_id").is_null()).then(pl.int_range(pl.len()))
-    sums = (
-        held.attempts.with_columns(alone.alias("alone"))
-        .group_by("session_id", "alone", maintain_order=True)
-        .agg(
-            pl.len().cast(pl.Int64).alias("attempts_requests"),
-            pl.col(PARTS[:2]),
-        )
-        .with_columns(pl.col(PARTS[:2]).list.sum())
+    own = pl.col(PARTS[:2])
+    in_session = pl.col("session_id").is_not_null()
+    of_sessions = (
+        held.attempts.filter(in_session)
+        .group_by("session_id", maintain_order=True)
+        .agg(pl.len().cast(pl.Int64).alias("attempts_requests"), own)
+        .with_columns(own.list.sum())
     )
+    alone = held.attempts.filter(~in_session).select("session_id", pl.lit(1, pl.Int64).alias("attempts_requests"), own)
+    sums = pl.concat([of_sessions, alone])
     waits = (
         held.waits.group_by("session_id", maintain_order=True).agg(PARTS[2]).with_columns(pl.col(PARTS[2]).list.sum())
     )

@@ -37,19 +37,19 @@ REPLAYED = ("queue", "prefill", "ttft", "tpot", "e2e")
 
 def plan_deployment(workload: Workload, site: Site, calibration: Calibration, run_id: str) -> dict[str, pl.DataFrame]:
     """Every plan table for `workload` on the fleet of `site`: name → rows in the order of its grain."""
-    found = replayed_demands(workload, site)
+    asked = demands_of_week(workload, site.replica, site.now_replicas)
     keys = {"run_id": run_id, "week": workload.week, "deployment_id": workload.deployment_id, "scenario_id": TODAY}
     modelled = {**keys, "provenance": weakest(MODELLED, site.replica.step.provenance)}
+    # before the replays: what the two need on the way would else be in memory at once
+    held = kv_time_rows(workload, asked.observed, site.replica, site.now_replicas)
+    holders = attribution_rows(workload, asked.observed, site.replica)
+    found = _replayed(asked, workload, site)
     replicas = replica_rows(workload, found, site)
     return {
         "plan_replicas": plan_rows("plan_replicas", keys, replicas),
         "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
-        "plan_kv_time": plan_frame(
-            "plan_kv_time", keys, kv_time_rows(workload, found.observed, site.replica, site.now_replicas)
-        ),
-        "plan_kv_attribution": plan_rows(
-            "plan_kv_attribution", keys, attribution_rows(workload, found.observed, site.replica)
-        ),
+        "plan_kv_time": plan_frame("plan_kv_time", keys, held),
+        "plan_kv_attribution": plan_rows("plan_kv_attribution", keys, holders),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
         "plan_batch_curve": _batch_curve(found, site, modelled),
         "plan_rate_curve": plan_rows("plan_rate_curve", modelled, _rate_curve(found, site, replicas)),
@@ -62,7 +62,10 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
 
 def replayed_demands(workload: Workload, site: Site) -> WeekDemands:
     """What `workload` asks of `site`, its latency demand by replay where one is possible."""
-    found = demands_of_week(workload, site.replica, site.now_replicas)
+    return _replayed(demands_of_week(workload, site.replica, site.now_replicas), workload, site)
+
+
+def _replayed(found: WeekDemands, workload: Workload, site: Site) -> WeekDemands:
     latency = latency_by_replay(workload, site.replica, found.latency, site.now_replicas, site.seed)
     return replace(found, latency=latency)
 

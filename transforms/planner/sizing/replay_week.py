@@ -104,7 +104,7 @@ def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek |
         operation=pl.lit("chat"),
         served_by=pl.lit("backend"),
         **{name: pl.lit(None, kind) for name, kind in UNSEEN.items()},
-        request_id=pl.col("request_id").fill_null(""),
+        request_id=pl.lit(""),
     )
     is_known = rows["output_tokens"].is_not_null()
     if rows.is_empty() or not is_known.any() or not replica.engine.enable_chunked_prefill:
