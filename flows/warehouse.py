@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from flows.versions import KEPT_VERSIONS, drop_versions, keep_version, version_path
-from transforms.errors import DataError, HomeError
+from transforms.errors import ConfigError, DataError, HomeError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,17 @@ WAREHOUSE_VERSION = 1
 MEMORY_BYTES = 3 * 2**30
 """Most buffer memory a build asks for (half of the machine's memory where that is less); the rest spills."""
 
+MEMORY_GIB = "KVLEDGER_MEMORY_GIB"
+"""Environment variable that says so many GiB instead."""
+
 COPIED_BYTES = 2**30
 """Most bytes that one call copies."""
 
 SPILL_RESERVE_BYTES = 2**30
 """Free disk that spilling leaves alone."""
+
+SPILL_SETTING = "max_temp_directory_size"
+"""Named in DuckDB's out-of-memory error where not memory is short but room on the disk to spill to."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +60,31 @@ class Draft:
 
 
 def default_limits(folder: Path) -> Limits:
-    """Limits for this machine: see MEMORY_BYTES; spill up to the free disk at `folder`; all usable cores."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Limits for this machine: see MEMORY_BYTES; spill up to the free disk at `folder`; all usable cores.
+
+    ConfigError where KVLEDGER_MEMORY_GIB is no size.
+    """
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free_bytes = shutil.disk_usage(folder).free
     return Limits(
-        memory_bytes=min(MEMORY_BYTES, memory_bytes // 2),
+        memory_bytes=_memory_asked_bytes() or min(MEMORY_BYTES, machine_bytes // 2),
         spill_bytes=max(free_bytes - SPILL_RESERVE_BYTES, SPILL_RESERVE_BYTES),
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )
+
+
+def _memory_asked_bytes() -> int | None:
+    """Bytes that KVLEDGER_MEMORY_GIB asks for; None where it is not set."""
+    asked = os.environ.get(MEMORY_GIB)
+    if asked is None:
+        return None
+    try:
+        asked_bytes = int(float(asked) * 2**30)
+    except (ValueError, OverflowError):
+        asked_bytes = 0
+    if asked_bytes < 2**20:
+        raise ConfigError(f"{MEMORY_GIB}={asked}: must be a size in GiB, such as 6 or 0.5")
+    return asked_bytes
 
 
 @contextmanager
@@ -69,7 +92,7 @@ def drafting(home: Home, *, copy_published: bool = False, limits: Limits | None 
     """A draft of the warehouse, empty or a copy of the published one; thrown away unless published inside.
 
     The caller holds the home's lock, so leftovers of killed builds are removed first. DataError where there is
-    nothing to copy; HomeError where the disk is full or the folder cannot be written.
+    nothing to copy; HomeError where the disk is full or the folder cannot be written; RunError where memory is short.
     """
     folder = home.warehouse.parent
     path = folder / f"building-{os.getpid()}.duckdb"
@@ -209,6 +232,12 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        if isinstance(error, duckdb.OutOfMemoryException) and SPILL_SETTING not in str(error):
+            had_gib = default_limits(folder).memory_bytes / 2**30
+            raise RunError(
+                f"the warehouse in {folder} could not be built in {had_gib:.3g} GiB of memory ({_first_line(error)}); "
+                f"allow more with {MEMORY_GIB}, the old one stands"
+            ) from error
         raise HomeError(
             f"the warehouse in {folder} could not be written ({_first_line(error)}); free some disk, the old one stands"
         ) from error

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,10 @@ from lakes import no_progress, random_rows, write_fleet, write_lake
 
 from flows.build import build
 from flows.catalog import load_catalog
+from flows.fleet import load_fleet
 from flows.home import Home
+from flows.warehouse import default_limits, drafting
+from transforms.errors import ConfigError, HomeError, RunError
 
 BUILD = """
 import resource, sys
@@ -115,5 +119,28 @@ def test_a_build_killed_before_its_audits_leaves_a_draft_that_the_next_one_sweep
     assert ran.stdout.startswith("HomeError ")
     assert "free some disk" in ran.stdout
     assert ran.stdout.count("\n") == 1
+    assert place.warehouse.read_bytes() == before
+    assert [path.name for path in place.warehouse.parent.iterdir()] == ["kvledger.duckdb"]
+
+
+def test_want_of_memory_is_told_apart_from_want_of_disk(
+    homes: tuple[Home, Home], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Home(tmp_path / "home")
+    shutil.copytree(homes[0].root, place.root)
+    before = place.warehouse.read_bytes()
+    fleet, catalog = load_fleet(None, place), load_catalog(place)
+    monkeypatch.setenv("KVLEDGER_MEMORY_GIB", "0.004")
+    with pytest.raises(RunError, match=r"in 0.004 GiB of memory \(.*; allow more with KVLEDGER_MEMORY_GIB, the old"):
+        build(place, fleet, catalog, no_progress)
+    no_room = replace(default_limits(place.root), spill_bytes=0)
+    with (
+        pytest.raises(HomeError, match=r"could not be written .*; free some disk, the old one stands"),
+        drafting(place, limits=no_room) as draft,
+    ):
+        draft.connection.execute("create table spilled as select hash(range) as a from range(3000000) order by a")
+    monkeypatch.setenv("KVLEDGER_MEMORY_GIB", "plenty")
+    with pytest.raises(ConfigError, match=r"KVLEDGER_MEMORY_GIB=plenty: must be a size in GiB, such as 6 or 0\.5"):
+        build(place, fleet, catalog, no_progress)
     assert place.warehouse.read_bytes() == before
     assert [path.name for path in place.warehouse.parent.iterdir()] == ["kvledger.duckdb"]
