@@ -185,7 +185,8 @@ def _actions(marts: Marts, deployment_id: str) -> Iterator[str]:
 def _changed(marts: Marts, decision: Mapping[str, Any]) -> str | None:
     """Last week's GPUs and the change of KV·time before the main cause; that alone where there is no week before."""
     before, held = decision["previous_needed_gpus"], decision["kv_time_change_factor"]
-    counts = "" if before is None else f"{whole(before)} → {gpus(decision['needed_gpus'])} needed"
+    why = f" ({decision['count_text']})" if decision["count_text"] else ""
+    counts = "" if before is None else f"{whole(before)} → {gpus(decision['needed_gpus'])} needed{why}"
     moved = "" if held is None else f"KV·time {change(held)}"
     cause = _cause(marts, decision["deployment_id"]) or decision["change_text"]
     return "; ".join(words for words in (counts, moved, cause) if words) or None

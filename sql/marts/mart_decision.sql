@@ -32,12 +32,13 @@ select
     plan.needed_gpus - earlier.needed_gpus as gpus_change_gpus,
     now.requests_change_factor, now.prompt_change_factor, now.output_change_factor, now.kv_time_change_factor,
     action.action_text, action.is_slo_reachable, action.is_slo_assumed, action.slo_floor_text, action.usable_requests,
-    mart_binding.binding_text, now.change_text, action.confidence_text,
+    mart_binding.binding_text, now.change_text, counted.count_text, action.confidence_text,
     plan.envelope_reason, plan.provenance
 from plan_replicas as plan
 inner join demands on plan.week = demands.week and plan.deployment_id = demands.deployment_id
 left join mart_binding on plan.week = mart_binding.week and plan.deployment_id = mart_binding.deployment_id
 left join mart_action as action on plan.week = action.week and plan.deployment_id = action.deployment_id
+left join mart_count_changes as counted on plan.week = counted.week and plan.deployment_id = counted.deployment_id
 left join mart_changes as now on plan.week = now.week and plan.deployment_id = now.deployment_id
 left join plan_replicas as earlier
     on

@@ -193,3 +193,10 @@ def test_what_ifs_that_were_asked_stand_in_the_review() -> None:
         text = tables_markdown(page_of(tables))
         assert ("### Today beside each scenario" in text) is is_there
         assert ("−3 → 5" in text) is is_there
+
+
+def test_a_count_that_changed_says_why() -> None:
+    tables = dict(full_week(windows=2))
+    why = "KV memory asks 7.2 replicas after 6.9"
+    tables["mart_decision"] = tables["mart_decision"].with_columns(pl.lit(why).alias("count_text"))
+    assert f"needed ({why})" in markdown(page_of(tables), "t.md")
