@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 
-from flows.lake import manifest_path, requests_path
+from flows.lake import manifest_path, request_days, requests_path, requests_paths
 from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import SCHEMA as MANIFEST_SCHEMA
 
@@ -52,7 +53,7 @@ def write_days(home: Home, first: int, days: int, day_rows: int) -> None:
         for start in range(0, day_rows, CHUNK_ROWS):
             writer.write(_chunk(day, start, min(CHUNK_ROWS, day_rows - start), day_rows))
         writer.close()
-    write_table(_manifest(first + days, day_rows), manifest_path(home))
+    write_table(_manifest(home), manifest_path(home))
 
 
 def _chunk(day: int, start: int, rows: int, day_rows: int) -> pl.DataFrame:
@@ -100,24 +101,25 @@ def _chunk(day: int, start: int, rows: int, day_rows: int) -> pl.DataFrame:
     )
 
 
-def _manifest(days: int, day_rows: int) -> pl.DataFrame:
-    starts = [
-        datetime(FIRST_DAY.year, FIRST_DAY.month, FIRST_DAY.day, tzinfo=UTC) + timedelta(days=n) for n in range(days)
-    ]
-    rows = [
-        {
-            "source": "kvledger",
-            "source_file": f"day-{number}.jsonl",
-            "sha256": "ab" * 32,
-            "status": "complete",
-            "read": day_rows,
-            "loaded": day_rows,
-            "duplicates": 0,
-            "rejected": 0,
-            "ignored": 0,
-            "first_arrived_at": start,
-            "last_arrived_at": start + timedelta(days=1),
-        }
-        for number, start in enumerate(starts)
-    ]
+def _manifest(home: Home) -> pl.DataFrame:
+    """One file a day of the lake, with the rows that the day has."""
+    rows = []
+    for number, day in enumerate(request_days(home)):
+        loaded = sum(pq.read_metadata(path).num_rows for path in requests_paths(home, day))
+        start = datetime.fromisoformat(day).replace(tzinfo=UTC)
+        rows.append(
+            {
+                "source": "kvledger",
+                "source_file": f"day-{number}.jsonl",
+                "sha256": "ab" * 32,
+                "status": "complete",
+                "read": loaded,
+                "loaded": loaded,
+                "duplicates": 0,
+                "rejected": 0,
+                "ignored": 0,
+                "first_arrived_at": start,
+                "last_arrived_at": start + timedelta(days=1),
+            }
+        )
     return pl.DataFrame(rows, schema=MANIFEST_SCHEMA, orient="row")
