@@ -151,9 +151,19 @@ def warning_lines(frame: pl.DataFrame) -> tuple[str, ...]:
                 "are above max_model_len: the front end clamps, and so do the scenarios unless they set "
                 "requested_output"
             )
+    lines += list(_compacted(frame))
     lines += list(_unreached(frame))
     lines += list(_extended(frame))
     return tuple(dict.fromkeys(lines))
+
+
+def _compacted(frame: pl.DataFrame) -> list[str]:
+    """What compaction leaves out: nobody knows how the client summarises."""
+    return [
+        f"{shortened(row['deployment_id'])}, {shortened(row['scenario_id'])}: {whole(row['compacted_requests'])} turns "
+        "go on with a compacted context; the calls that summarise it, each of up to max_model_len tokens, are left out"
+        for row in frame.filter(pl.col("compacted_requests") > 0).iter_rows(named=True)
+    ]
 
 
 def _unreached(frame: pl.DataFrame) -> list[str]:

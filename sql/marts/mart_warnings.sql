@@ -16,7 +16,7 @@ select
             code in (
                 'few_rejected_rows', 'some_times_modelled', 'memory_assumed_not_binding', 'engine_assumed',
                 'tool_waits_unknown', 'few_requests', 'batch_below_pool', 'latency_replayed', 'not_replayed',
-                'outputs_drawn'
+                'outputs_drawn', 'batch_above_recommended'
             )
             then 'note'
         when code in ('unknown_attempts', 'failed_outputs_unknown') and affected_ratio < 0.05 then 'note'

@@ -18,7 +18,7 @@ from flows.warehouse import published
 from flows.whatif import Asked, Told, whatif
 from flows.whatif_report import whatif_report
 from reports.markdown import tables_markdown
-from reports.whatif import headlines
+from reports.whatif import headlines, warning_lines
 from transforms.errors import KvledgerError
 
 WEEK = "2026-W47"
@@ -49,7 +49,14 @@ def told(home: Home) -> Told:
     large.write_text('name = "large"\n[set]\nmodel = "meta-llama/Llama-3.1-70B-Instruct"\n')
     scaled = home.root / "scaled.toml"
     scaled.write_text('name = "scaled"\n[set]\nautoscale_max_replicas = 3\n')
-    return asked(home, scenarios=[str(large), str(scaled)], sweeps=["max_model_len=500,1500,131072"], deployment="chat")
+    compacted = home.root / "compacted.toml"
+    compacted.write_text('name = "compacted"\n[set]\nmax_model_len = 1500\nrejected_turn = "compact"\n')
+    return asked(
+        home,
+        scenarios=[str(large), str(scaled), str(compacted)],
+        sweeps=["max_model_len=500,1500,131072"],
+        deployment="chat",
+    )
 
 
 def test_every_scenario_has_a_row_and_the_one_that_cannot_start_says_why(home: Home, told: Told) -> None:
@@ -69,6 +76,14 @@ def test_marts_say_what_changes_against_today(home: Home, told: Told) -> None:
     cut = mart.filter(pl.col("scenario_id") == "max_model_len=500")
     assert cut["rejected_change_requests"].item() == cut["rejected_requests"].item() > 0
     assert told.week == WEEK
+
+
+def test_what_compaction_leaves_out_is_said(home: Home, told: Told) -> None:
+    mart = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(told.scenarios))
+    (count,) = mart.filter(pl.col("scenario_id") == "compacted")["compacted_requests"]
+    assert f"chat, compacted: {count} turns go on with a compacted context; the calls that summarise it" in "\n".join(
+        warning_lines(mart)
+    )
 
 
 def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_path: Path) -> None:

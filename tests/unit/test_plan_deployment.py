@@ -12,6 +12,7 @@ from planner_week import TOOL_WAITS, WEEK, attempt, random_rows, replica, site, 
 
 from transforms.planner.provenance import weakest
 from transforms.planner.sizing.plan_deployment import plan_deployment
+from transforms.planner.sizing.plan_notes import batch_notes
 from transforms.planner.sizing.plan_replicas import Site
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.steps.hardware import ASSUMED
@@ -137,13 +138,26 @@ def test_little_traffic_has_no_price_per_unit() -> None:
     assert bound(plan(enough))["session_cost_usd"] is not None
 
 
+@pytest.mark.parametrize(("beyond", "why"), [(True, "an objective is missed"), (False, "do not all fit the KV")])
+def test_a_batch_recommended_below_todays_is_noted(beyond: bool, why: str) -> None:
+    curve = pl.DataFrame(
+        {"batch_requests": [64, 100, 128, 256], "is_recommended": [False, True, False, False],
+         "is_today": [False, False, False, True], "is_kv_ok": [True, True, beyond, beyond]}
+    )  # fmt: skip
+    (said,) = batch_notes(curve)
+    assert said.text.startswith("max_num_seqs = 100 is recommended, below today's 256")
+    assert why in said.text
+    assert not list(batch_notes(curve.with_columns(is_today=pl.col("batch_requests") == 64)))
+    assert not list(batch_notes(curve.with_columns(is_recommended=pl.lit(value=False))))
+
+
 def test_notes_count_what_was_left_out() -> None:
     odd = [attempt(1, None, 5), attempt(2, 5, None), attempt(3, 5, None, is_failed=True), attempt(4, 200_000, 5)]
     tables = plan([*steady(246), *odd])
     noted = {row["code"]: row for row in tables["plan_notes"].iter_rows(named=True)}
     assert {code: row["affected_requests"] for code, row in noted.items()} == {
         "failed_outputs_unknown": 1, "prompts_too_long": 1, "unknown_attempts": 2, "outputs_drawn": 1,
-        "latency_replayed": None,
+        "latency_replayed": None, "batch_above_recommended": None,
     }  # fmt: skip
     assert noted["unknown_attempts"]["affected_ratio"] == 2 / 250
     assert noted["unknown_attempts"]["text"].startswith("2 of 250 attempts (0.8 %) have unknown lengths (1 prompts, ")

@@ -15,7 +15,7 @@ from transforms.planner.residency.occupancy import residency_windows
 from transforms.planner.sizing.demands_of_week import demands_of_week
 from transforms.planner.sizing.latency_by_replay import latency_by_replay, latency_of_fleet, quantile_function
 from transforms.planner.sizing.latency_estimate import latency
-from transforms.planner.sizing.plan_notes import plan_notes
+from transforms.planner.sizing.plan_notes import batch_notes, plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.sizing.rate_curve import rate_curve
@@ -44,17 +44,17 @@ def plan_deployment(workload: Workload, site: Site, calibration: Calibration, ru
     held = kv_time_rows(workload, asked.observed, site.replica, site.now_replicas)
     holders = attribution_rows(workload, asked.observed, site.replica)
     found = _replayed(asked, workload, site)
-    replicas = replica_rows(workload, found, site)
+    replicas, curve = replica_rows(workload, found, site), _batch_curve(found, site, modelled)
     return {
         "plan_replicas": plan_rows("plan_replicas", keys, replicas),
         "plan_residency": plan_frame("plan_residency", keys, _residency(workload, found, site)),
         "plan_kv_time": plan_frame("plan_kv_time", keys, held),
         "plan_kv_attribution": plan_rows("plan_kv_attribution", keys, holders),
         "plan_latency": plan_rows("plan_latency", modelled, _latency(found, site)),
-        "plan_batch_curve": _batch_curve(found, site, modelled),
+        "plan_batch_curve": curve,
         "plan_rate_curve": plan_rows("plan_rate_curve", modelled, _rate_curve(found, site, replicas)),
         "plan_assumptions": plan_rows("plan_assumptions", keys, _assumptions(found, site, calibration)),
-        "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site)),
+        "plan_notes": plan_rows("plan_notes", keys, _notes(workload, found, site, curve)),
         "plan_tool_wait_policies": plan_rows("plan_tool_wait_policies", modelled, policy_rows(workload, found, site)),
         **{name: empty_plan_table(name) for name in ("plan_scenarios", *WEEKS_TABLES)},
     }
@@ -91,7 +91,7 @@ def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFra
     )
 
 
-def _notes(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str, Any]]:
+def _notes(workload: Workload, found: WeekDemands, site: Site, curve: pl.DataFrame) -> list[dict[str, Any]]:
     """Rows of plan_notes: shares are of the week's attempts."""
     attempts = workload.attempts_requests
     return [
@@ -102,7 +102,7 @@ def _notes(workload: Workload, found: WeekDemands, site: Site) -> list[dict[str,
             "text": note.text,
             "provenance": MEASURED,
         }
-        for note in plan_notes(workload, found, site)
+        for note in (*plan_notes(workload, found, site), *batch_notes(curve))
     ]
 
 

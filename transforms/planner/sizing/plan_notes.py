@@ -11,6 +11,8 @@ from transforms.planner.sizing.gpus import NO_DEMAND
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import polars as pl
+
     from transforms.planner.sizing.demands_of_week import WeekDemands
     from transforms.planner.sizing.plan_replicas import Site
     from transforms.workload import Workload
@@ -31,6 +33,17 @@ def plan_notes(workload: Workload, found: WeekDemands, site: Site) -> list[Note]
     if not found.usable_requests:
         return [*_idle(workload, site), *_left_out(workload, found, site), *_assumed(site)]
     return [*_left_out(workload, found, site), *_promises(found, site), *_assumed(site)]
+
+
+def batch_notes(curve: pl.DataFrame) -> Iterator[Note]:
+    """A note where the batch that `curve` (plan_batch_curve) recommends is below today's max_num_seqs."""
+    recommended, today = (curve.filter(flag)["batch_requests"].to_list() for flag in ("is_recommended", "is_today"))
+    if not recommended or not today or recommended >= today:
+        return
+    beyond = curve.filter(curve["batch_requests"] > recommended[0]).row(0, named=True)
+    why = "an objective is missed" if beyond["is_kv_ok"] else "requests of the observed lengths do not all fit the KV"
+    text = f"max_num_seqs = {recommended[0]} is recommended, below today's {today[0]}: with more in a batch {why}"
+    yield Note("batch_above_recommended", "compute", text)
 
 
 def _idle(workload: Workload, site: Site) -> Iterator[Note]:
