@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -13,13 +14,14 @@ from flows.damage import lake_damage_named
 from flows.lake import manifest_path
 from flows.lake_days import REQUESTS, Span, days_after, held_days, is_most, lake_days, stale_days
 from flows.log import LOGGER
+from flows.models import models, readers
 from flows.raw_inputs import open_lake
 from flows.shipped import shipped
 from flows.warehouse import published
 from transforms.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
     from flows.catalog import Catalog
@@ -33,17 +35,30 @@ FACTS_ID, RECIPE = "facts_id", "recipe"
 PARTIAL = "partial"
 """facts_id of a warehouse that lacks some days of the lake, or has them as they were: it is never current."""
 MADE_OF = {
-    FACTS_ID: "sha256 of lake, fleet file, catalog, SQL and code",
+    FACTS_ID: "sha256 of lake, fleet, catalog, SQL and code",
     RECIPE: "sha256 of what turns a day of the lake into facts",
 }
 PACKAGE_FOLDERS = (Path(__file__).parent, Path(__file__).parent.parent / "transforms")
 WORDS = {
-    "fleet": "the fleet file changed",
+    "serves": "deployments of the fleet file or what they serve changed",
+    "deployments": "deployments of the fleet file changed",
+    "timezone": "the time zone of planning changed",
+    "settings": "planning, privacy or prices of the fleet file changed",
     "catalog": "the catalog changed",
     "code": "kvledger was upgraded",
     "duckdb": "DuckDB was upgraded",
 }
 """Part of the recipe -> what to say when it differs."""
+_PLACED = ("raw_deployments", "raw_kv_groups", "raw_memory")
+INPUTS = {
+    "serves": ("raw_serves",),
+    "deployments": _PLACED,
+    "timezone": ("raw_hours",),
+    "settings": (),
+    "catalog": _PLACED,
+}
+"""Part of the recipe -> relations it goes into, of those that more than dimensions hang on: a price fills one column of
+dim_deployments, which no fact reads."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +83,14 @@ def facts_due(home: Home, fleet: LoadedFleet, catalog: Catalog, span: Span, *, i
     held = None if is_anew else _held(home, fleet, catalog)
     if held is None and home.warehouse.exists() and not span.is_all:
         raise DataError(f"{home.warehouse} has to be built anew as a whole; run kvledger build without --from and --to")
-    stale = stale_days(now, held or {}, span)
+    stale = stale_days(now, held.days if held else {}, span)
     if held is None or (span.is_all and is_most(now, stale)):
         days = tuple(day for day in now.values() if day.lake_part != REQUESTS or span.holds(day.arrival_date))
         is_whole = len(days) == len(now)
         return FactsDue(days, None, facts_id(home, fleet, catalog) if is_whole else PARTIAL)
-    after = tuple(days_after(now, held, stale))
-    return FactsDue(after, stale, PARTIAL if stale.left else facts_id(home, fleet, catalog))
+    after = tuple(days_after(now, held.days, stale))
+    made = PARTIAL if stale.left else facts_id(home, fleet, catalog)
+    return FactsDue(after, replace(stale, remade=held.remade), made)
 
 
 def facts_id(home: Home, fleet: LoadedFleet, catalog: Catalog) -> str:
@@ -86,11 +102,18 @@ def facts_id(home: Home, fleet: LoadedFleet, catalog: Catalog) -> str:
 
 
 def recipe_text(fleet: LoadedFleet, catalog: Catalog) -> str:
-    """What turns the lake into facts: fleet file, catalog entries, SQL and code, DuckDB; facts of one recipe fit."""
-    deployments = fleet.fleet.deployments
-    entries = catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base)
-    parts = {"fleet": fleet.sha256[:16], "catalog": entries[:16], "code": code_sha256()[:16]}
-    return ", ".join(f"{name} {value}" for name, value in {**parts, "duckdb": version("duckdb")}.items())
+    """What turns the lake into facts: parts of the fleet file, catalog entries, SQL and code, DuckDB, a digest each."""
+    deployments, planning = fleet.fleet.deployments, fleet.fleet.planning
+    parts = {
+        "serves": _digest([(each.name, each.serves) for each in deployments]),
+        "deployments": _digest([asdict(replace(each, calibration=None)) for each in deployments]),
+        "timezone": _digest(planning.timezone),
+        "settings": _digest([asdict(planning), asdict(fleet.fleet.privacy), dict(fleet.fleet.prices), fleet.path.name]),
+        "catalog": catalog.sha256([d.gpu for d in deployments], [d.model for d in deployments], fleet.base)[:16],
+        "code": code_sha256()[:16],
+        "duckdb": version("duckdb"),
+    }
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
 
 
 def has_current_facts(home: Home, fleet: LoadedFleet, catalog: Catalog) -> bool:
@@ -103,22 +126,48 @@ def has_current_facts(home: Home, fleet: LoadedFleet, catalog: Catalog) -> bool:
     return rows == [(facts_id(home, fleet, catalog),)]
 
 
-def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> Days | None:
-    """The days of the published warehouse, or None where its facts cannot be brought up to date, which is said."""
+@dataclass(frozen=True)
+class _Held:
+    """What can be kept of the published warehouse: the days of its facts, and the tables that are made whole again."""
+
+    days: Days
+    remade: frozenset[str]
+
+
+def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> _Held | None:
+    """What of the published warehouse can be brought up to date; None where nothing can, which is said."""
     if not home.warehouse.exists():
         return None
     try:
         with published(home) as connection:
             rows = connection.execute("select value_text from dim_settings where name = ?", [RECIPE]).fetchall()
             differing = _differing(str(rows[0][0]) if rows else "", recipe_text(fleet, catalog))
-            if not differing:
-                return held_days(connection)
+            words = " and ".join(WORDS[part] for part in differing)
+            remade = _remade(differing)
+            if remade is not None:
+                if words:
+                    LOGGER.info("the facts stay, what hangs on the change is made again: %s", words)
+                return _Held(held_days(connection), remade)
     except DataError as error:
         LOGGER.warning("the warehouse is built anew from the lake: %s", error)
         return None
     said = LOGGER.warning if {"code", "duckdb"} & set(differing) else LOGGER.info
-    said("the warehouse is built anew from the lake: %s", " and ".join(WORDS[part] for part in differing))
+    said("the warehouse is built anew from the lake: %s", words)
     return None
+
+
+def _remade(differing: Sequence[str]) -> frozenset[str] | None:
+    """Tables to make again where these parts of the recipe differ; None: all, facts of sessions are among them."""
+    if not set(differing) <= INPUTS.keys():
+        return None
+    remade = readers(relation for part in differing for relation in INPUTS[part])
+    is_by_session = {model.name for model in models() if model.incremental == "session"}
+    return None if remade & is_by_session else remade
+
+
+def _digest(value: object) -> str:
+    """16 hex digits of the sha256 of `value` as JSON; sets are sorted."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=sorted).encode()).hexdigest()[:16]
 
 
 def _differing(held: str, now: str) -> list[str]:

@@ -67,12 +67,14 @@ class Span:
 
 @dataclass(frozen=True)
 class Stale:
-    """Days whose requests, and days whose rejects, are to be brought up to date, and how many others wait."""
+    """Days whose requests, and days whose rejects, are to be brought up to date, and which others wait."""
 
     requests: tuple[date, ...]
     rejects: tuple[date, ...]
     left: tuple[date, ...] = ()
     """Days of requests that differ too, outside the span asked for."""
+    remade: frozenset[str] = frozenset()
+    """Tables made whole again, whatever the days: they hang on what changed in the fleet file or the catalog."""
 
 
 def lake_days(home: Home) -> dict[tuple[str, date], LakeDay]:

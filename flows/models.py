@@ -117,6 +117,15 @@ def _stable(sorter: TopologicalSorter[str]) -> Iterable[str]:
         sorter.done(*ready)
 
 
+def readers(relations: Iterable[str]) -> frozenset[str]:
+    """Names of the shipped models that read one of `relations`, or a model that does."""
+    found = set(relations)
+    for model in models():
+        if model.reads & found:
+            found.add(model.name)
+    return frozenset(found & {model.name for model in models()})
+
+
 def of_folders(*folders: str) -> list[Model]:
     """The shipped models of `folders`, in building order."""
     return [model for model in models() if model.folder in folders]

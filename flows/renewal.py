@@ -4,7 +4,8 @@ A request may have attempts on two days and a session may go on for weeks, so wh
 requests and sessions: the rows of the day as they were and as they are, the rows of other days that share a request or
 a session with one of them, and so on until nothing more is met. The models of `-- incremental: session` then run over
 these rows alone, as if they were the whole lake, and their rows take the place of the old ones. Models of
-`-- incremental: week` run over the weeks that were touched, all others over everything.
+`-- incremental: week` run over the weeks that were touched, all others, and those that hang on an edit of the fleet
+file, over everything.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def renew(
             _drop_read(connection, by_session[: place + 1], by_session[place + 1 :])
         advance()
     for model in (model for model in found if model.incremental != "session"):
-        if model.incremental == "week":
+        if model.incremental == "week" and model.name not in stale.remade:
             _renew_weeks(connection, model, done)
         else:
             done.written_rows[model.name] = create_table(connection, model)

@@ -21,6 +21,7 @@ from flows.facts_id import facts_due, has_current_facts
 from flows.home import Home
 from flows.lake_days import Span
 from flows.log import LOGGER
+from flows.models import models
 from flows.renewal import Renewed
 from flows.warehouse import drafting, publish
 from transforms.errors import DataError
@@ -28,9 +29,9 @@ from transforms.errors import DataError
 DAY = timedelta(days=1)
 
 
-def brought_up_to_date(home: Home, span: Span = EVERY_DAY) -> Renewed | None:
+def brought_up_to_date(home: Home, span: Span = EVERY_DAY, fleet_text: str = FLEET) -> Renewed | None:
     """What a build wrote, None for one that made everything anew."""
-    fleet, catalog = write_fleet(home), load_catalog(home)
+    fleet, catalog = write_fleet(home, fleet_text), load_catalog(home)
     due = facts_due(home, fleet, catalog, span)
     with drafting(home, copy_published=due.stale is not None) as draft:
         renewed = build_facts(draft, home, fleet, catalog, no_progress, due)
@@ -197,6 +198,35 @@ def test_a_range_fills_in_its_days_and_the_next_build_the_rest(tmp_path: Path) -
         brought_up_to_date(home, Span(date(2027, 1, 1), None))
 
 
+def test_an_edit_of_the_fleet_file_makes_again_what_hangs_on_it_and_no_facts(tmp_path: Path) -> None:
+    """When and where reviews go changes nothing; prices change dimensions; lengths, objectives and time zone what reads
+    them; a fact of a request or session is written in no case."""
+    rows = sorted(random_rows(5, 60), key=_at)
+    home = write_lake(tmp_path / "home", rows)
+    assert brought_up_to_date(home) is None
+    aside = (
+        FLEET
+        + '[schedule]\nreview = "0 7 * * mon"\n[publish]\nto = "s3://reviews/here"\n[warehouse]\nkeep_versions = 2\n'
+    )
+    assert has_current_facts(home, write_fleet(home, aside), load_catalog(home))
+    priced = aside + '[prices]\n"H100-SXM-80GB" = 9.5\n'
+    assert not has_current_facts(home, write_fleet(home, priced), load_catalog(home))
+    renewed = brought_up_to_date(home, fleet_text=priced)
+    assert renewed is not None
+    by_rows = {model.name for model in models() if model.incremental}
+    assert not by_rows & renewed.written_rows.keys()
+    edited = priced.replace("Asia/Kolkata", "UTC").replace("replicas = 2", "replicas = 3")
+    edited = edited.replace("max_model_len = 131072", "max_model_len = 2048\n[deployments.slo]\nttft_p95_s = 0.5", 1)
+    renewed = brought_up_to_date(home, fleet_text=edited)
+    assert renewed is not None
+    written = by_rows & renewed.written_rows.keys()
+    assert {"fct_output_ends", "dist_latency", "dist_hours"} <= written
+    assert not written & {"stg_requests", "fct_requests", "fct_attempts", "fct_sessions", "fct_tool_waits"}
+    other = write_lake(tmp_path / "anew", rows)
+    assert brought_up_to_date(other, fleet_text=edited) is None
+    assert everything(home.warehouse) == everything(other.warehouse)
+
+
 def test_a_warehouse_of_older_code_or_another_fleet_is_built_anew_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,9 +235,11 @@ def test_a_warehouse_of_older_code_or_another_fleet_is_built_anew_and_says_so(
     build(home, fleet, catalog, no_progress)
     monkeypatch.setattr(LOGGER, "propagate", True)
     caplog.set_level(logging.INFO)
-    other = write_fleet(home, FLEET.replace("replicas = 2", "replicas = 3"))
+    other = write_fleet(home, FLEET.replace('"chat-model"', '"chat-*"'))
     assert facts_due(home, other, catalog, EVERY_DAY).stale is None
-    assert caplog.messages[-1] == "the warehouse is built anew from the lake: the fleet file changed"
+    assert caplog.messages[-1].startswith(
+        "the warehouse is built anew from the lake: deployments of the fleet file or what"
+    )
     with pytest.raises(DataError, match="has to be built anew as a whole; run kvledger build without --from and --to"):
         facts_due(home, other, catalog, Span(date(2026, 11, 16), None))
     caplog.clear()
