@@ -115,6 +115,9 @@ def _scenario_words(own: pl.DataFrame) -> str:
     ).row(0, named=True)
     if row["fixed_fleet_gpu_s"] is not None:
         return f"{shortened(row['scenario_id'])} {_autoscaled_words(row)}"
+    is_reached_today = own.filter(pl.col("scenario_id") == TODAY)["is_slo_reachable"].to_list() != [False]
+    if row["is_slo_reachable"] is False and is_reached_today:
+        return f"{shortened(row['scenario_id'])} cannot keep its objectives with any number of replicas"
     gpus = row["needed_change_gpus"]
     words = [f"needs {whole(row['needed_gpus'])} GPUs ({signed(gpus, whole)})" if gpus else "needs as many GPUs"]
     points = row["attainment_change_ratio"]

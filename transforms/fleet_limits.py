@@ -30,8 +30,8 @@ class Limit:
     @property
     def words(self) -> str:
         """The limit as "must be …" goes on."""
-        low = f"above {self.low:g}" if self.is_above else f"at least {self.low:g}"
-        high = f" and at most {self.high:g}" if math.isfinite(self.high) else ""
+        low = f"above {self.low:.15g}" if self.is_above else f"at least {self.low:.15g}"
+        high = f" and at most {self.high:.15g}" if math.isfinite(self.high) else ""
         return f"{low}{high}{self.unit and ' ' + self.unit}"
 
 

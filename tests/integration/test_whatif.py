@@ -86,6 +86,14 @@ def test_what_compaction_leaves_out_is_said(home: Home, told: Told) -> None:
     )
 
 
+def test_an_objective_that_no_fleet_keeps_comes_before_the_gpus(home: Home, told: Told) -> None:
+    named = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(["today", "compacted"]))
+    lost = named.with_columns(is_slo_reachable=pl.col("scenario_id") == "today")
+    assert headlines(lost)[0].text == "compacted cannot keep its objectives with any number of replicas."
+    never = named.with_columns(is_slo_reachable=pl.lit(value=False))
+    assert "cannot keep" not in headlines(never)[0].text, "nor does today's"
+
+
 def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_path: Path) -> None:
     mart = {row["scenario_id"]: row for row in rows_of(home, "mart_scenarios").iter_rows(named=True)}
     today, scaled = mart["today"], mart["scaled"]

@@ -17,7 +17,9 @@ from flows.sites import site_of
 from flows.warehouse import published
 from transforms.planner.sizing.latency_replay import Replays, fewest_replicas
 from transforms.planner.sizing.plan_deployment import replayed_demands
+from transforms.planner.sizing.plan_replicas import Site, replica_rows
 from transforms.planner.sizing.replay_week import whole_week
+from transforms.workload import Workload
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 
@@ -30,17 +32,41 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return Home(folder)
 
 
+def worked(home: Home, deployment: str, week: str, folder: Path) -> tuple[Workload, Site]:
+    """Workload of one deployment and week, and its site."""
+    catalog, fleet = load_catalog(home), load_fleet(None, home)
+    found = next(one for one in fleet.fleet.deployments if one.name == deployment)
+    with published(home) as connection:
+        lay_facts(connection, deployment, week, folder)
+    return read_workload(folder, deployment, week), site_of(place(found, fleet, catalog), fleet, catalog, covered_s=0.0)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("week", ["2026-W46", "2026-W47"])
 @pytest.mark.parametrize("deployment", ["chat", "coding-agent", "summariser"])
 def test_the_busiest_hours_answer_for_the_week(home: Home, deployment: str, week: str, tmp_path: Path) -> None:
-    catalog, fleet = load_catalog(home), load_fleet(None, home)
-    found = next(one for one in fleet.fleet.deployments if one.name == deployment)
-    site = site_of(place(found, fleet, catalog), fleet, catalog, covered_s=0.0)
-    with published(home) as connection:
-        lay_facts(connection, deployment, week, tmp_path)
-    work = read_workload(tmp_path, deployment, week)
-    latency = replayed_demands(work, site).latency
+    latency = replayed_demands(*worked(home, deployment, week, tmp_path)).latency
     assert latency.replay is not None
     every = Replays(latency.replay.replays.week, whole_week(latency.replay.replays.week))
     assert latency.replicas == fewest_replicas(every, latency.replicas or 1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("deployment", ["coding-agent", "summariser"])
+def test_the_latency_demand_keeps_the_objectives_and_one_replica_fewer_does_not(
+    home: Home, deployment: str, tmp_path: Path
+) -> None:
+    """In replays made anew; the plan keeps them at today's traffic and prints the factor at which it first does not."""
+    work, where = worked(home, deployment, "2026-W47", tmp_path)
+    found = replayed_demands(work, where)
+    latency = found.latency
+    assert latency.replay is not None
+    assert latency.replicas is not None
+    assert latency.replicas >= 3
+    made = latency.replay.replays
+    anew = Replays(made.week, made.stretches)
+    assert anew.is_kept(latency.replicas)
+    assert not anew.is_kept(latency.replicas - 1)
+    planned = replica_rows(work, found, where)[0]
+    assert anew.lowest(planned["needed_replicas"]).is_kept
+    assert planned["slo_missed_factor"] > 1
