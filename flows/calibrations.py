@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flows.whole_file import whole_file
@@ -38,9 +39,16 @@ def calibration_files(catalog: Catalog) -> list[Path]:
 def calibration_document(path: Path) -> Mapping[str, Any]:
     """Decoded TOML of the calibration file at `path`; CatalogError where it is none."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = path.stat()
+        return _decoded(path, found.st_mtime_ns, found.st_size)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CatalogError(f"{path} cannot be read as a calibration: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _decoded(path: Path, _changed_ns: int, _size_bytes: int) -> Mapping[str, Any]:
+    """The file as it was at that moment: what-ifs read the same few files for every scenario."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def load_calibrations(catalog: Catalog) -> tuple[Calibration, ...]:

@@ -89,10 +89,12 @@ def whatif(home: Home, fleet: LoadedFleet, asked: Asked, progress: Progress, exe
             )
     with published(home) as connection:
         week, _earlier = weeks_of(connection, asked.week)
-        check_facts(connection, [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments])
+        placed = [place(deployment, fleet, catalog) for deployment in fleet.fleet.deployments]
+        check_facts(connection, placed)
         covered_s = covered_s_of(connection, week)
+    today = {one.deployment.name: one.account.max_model_len for one in placed}
     questions = [
-        Question(home, fleet, deployment, scenario, position, week, covered_s)
+        Question(home, fleet, deployment, scenario, position, week, covered_s, today[deployment.name])
         for deployment in deployments
         for position, scenario in enumerate(scenarios)
     ]

@@ -53,17 +53,15 @@ class Question:
     """Of the scenario among those asked for: 0 for today."""
     week: str
     covered_s: float
+    max_model_len: int | None
+    """Of the deployment today."""
 
 
 def answer(question: Question) -> dict[str, Any]:
     """Row of plan_scenarios but for its keys; what cannot run says so in `outcome` and `reason_text`."""
     catalog = load_catalog(question.home)
     asked = changed(question.deployment, question.fleet.fleet.planning, question.scenario.settings)
-    try:
-        today = place(question.deployment, question.fleet, catalog).account.max_model_len
-    except KvledgerError:
-        today = question.deployment.engine.max_model_len
-    has_blocks = question.deployment.engine.enable_prefix_caching
+    today, has_blocks = question.max_model_len, question.deployment.engine.enable_prefix_caching
     try:
         traffic = traffic_of(question.home, question.deployment.name, question.week, today, SEED, has_blocks)
         traffic = scaled_traffic(traffic, asked.options.rate_scale, asked.options.scale_mode, asked.options.seed)
