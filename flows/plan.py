@@ -47,6 +47,12 @@ WORKER_ATTEMPTS = 10_000
 SCENARIOS = "plan_scenarios"
 """The plan table that what-ifs fill, not plans."""
 
+FORECASTS = "plan_forecasts"
+"""The plan table that stands as it was made once a later week has requests: what else could be held to the fact."""
+
+MORE_S = 3600.0
+"""Seconds that a week is covered by more, from which a forecast of it is made again: it was of a part of the week."""
+
 _PLAN_FACTS = ("deployment_id", "kv_capacity_bytes", "kv_token_bytes", "max_num_seqs_requests", "gpu_id", "replicas")
 """Columns of dim_deployments that a plan must share with the warehouse it reads."""
 
@@ -90,8 +96,11 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, connection and e
     try:
         parts = [part for each in weeks for part in _parts(connection, home, fleet, catalog, each)]
         _plan_parts(parts, progress, executor)
+        latest = weeks_of(connection, None)[0]
         for each in weeks:
-            _keep(home, each, [part.tables for part in parts if part.week == each], aside / "whole" / each)
+            plans = [part.tables for part in parts if part.week == each]
+            made = made_forecasts(home, each, covered_s_of(connection, each)) if each < latest else None
+            _keep(home, each, plans, made, aside / "whole" / each)
     except OSError as error:
         raise HomeError(
             f"plans in {home.root} cannot be written ({error.strerror or error}); free some disk or use --home"
@@ -226,12 +235,17 @@ def plan_folder(home: Home, week: str) -> Path:
     return home.plans / f"week={week}"
 
 
-def _keep(home: Home, week: str, plans: Sequence[Path], aside: Path) -> None:
-    """Put the plans of all deployments together, every table of `week` aside first, and rename each into place."""
+def _keep(home: Home, week: str, plans: Sequence[Path], made: pl.DataFrame | None, aside: Path) -> None:
+    """Put the plans of all deployments together, every table of `week` aside first, and rename each into place.
+
+    Forecasts `made` before stand in the place of those of the same deployments.
+    """
     folder = plan_folder(home, week)
     folder.mkdir(parents=True, exist_ok=True)
     for name in PLAN_TABLES:
         table = _table(name, plans) if name != SCENARIOS else former_scenarios(home, week)
+        if name == FORECASTS and made is not None:
+            table = _with_made(table, made, _table("plan_replicas", plans)["deployment_id"].unique().to_list())
         write_table(table, aside / f"{name}.parquet")
     for name in PLAN_TABLES:
         (aside / f"{name}.parquet").replace(folder / f"{name}.parquet")
@@ -239,15 +253,31 @@ def _keep(home: Home, week: str, plans: Sequence[Path], aside: Path) -> None:
 
 def former_scenarios(home: Home, week: str) -> pl.DataFrame:
     """Rows of plan_scenarios of `week`: what-ifs outlive the plan they were asked beside."""
-    path, schema = plan_folder(home, week) / f"{SCENARIOS}.parquet", PLAN_TABLES[SCENARIOS]
+    return _former(home, week, SCENARIOS)
+
+
+def made_forecasts(home: Home, week: str, covered_s: float) -> pl.DataFrame:
+    """Rows of plan_forecasts of `week` as they were made, from all of the `covered_s` seconds it is known for now."""
+    return _former(home, week, FORECASTS).filter(pl.col("covered_s") + MORE_S >= covered_s)
+
+
+def _former(home: Home, week: str, name: str) -> pl.DataFrame:
+    path, schema = plan_folder(home, week) / f"{name}.parquet", PLAN_TABLES[name]
     if not path.is_file():
-        return empty_plan_table(SCENARIOS)
+        return empty_plan_table(name)
     with plan_damage_named(home):
         found = pl.read_parquet(path)
     return found.select(
-        (pl.col(name) if name in found.columns else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in schema.items()
+        (pl.col(column) if column in found.columns else pl.lit(None)).cast(dtype).alias(column)
+        for column, dtype in schema.items()
     )
+
+
+def _with_made(forecasts: pl.DataFrame, made: pl.DataFrame, deployments: Sequence[str]) -> pl.DataFrame:
+    """`forecasts` with those that were `made` for one of `deployments` in the place of its own."""
+    stands = made.filter(pl.col("deployment_id").is_in(deployments))
+    fresh = forecasts.filter(~pl.col("deployment_id").is_in(stands["deployment_id"].unique().to_list()))
+    return pl.concat([stands, fresh]).sort(PLAN_GRAINS[FORECASTS], nulls_last=True, maintain_order=True)
 
 
 def _table(name: str, plans: Sequence[Path]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -164,3 +165,32 @@ def test_patterns_that_cross_on_a_model_of_the_logs_are_refused_by_the_build(tmp
     crossing = FLEET.replace('["chat-model"]', '["chat-*"]').replace('["*"]', '["*-model"]')
     with pytest.raises(ConfigError, match=r"fleet\.toml: model 'chat-model' is served by a pattern of 'chat' and by"):
         build(made, write_fleet(made, crossing), load_catalog(made), no_progress)
+
+
+def hourly(hours: int) -> list[dict[str, Any]]:
+    """A request every fifty minutes for so many hours, each a little longer than the one before."""
+    return [row(n, arrived_at=MONDAY + n * timedelta(minutes=50), prompt_tokens=99 + n, e2e_s=2.0, ttft_s=0.5)
+            for n in range(hours * 60 // 50)]  # fmt: skip
+
+
+def test_a_forecast_stays_as_it_was_made_once_a_later_week_came(tmp_path: Path) -> None:
+    """Unless it was made of a part of its week: then the first one of the whole week takes its place, and stays."""
+    fleet = FLEET[: FLEET.index("[[deployments]]", 20)]
+    made = write_lake(tmp_path, hourly(3 * 168 + 100))
+
+    def forecast(edited: str = fleet) -> pl.DataFrame:
+        planned(made, "2026-W50", edited)
+        return pl.read_parquet(made.plans / "week=2026-W50/plan_forecasts.parquet")
+
+    build(made, write_fleet(made, fleet), load_catalog(made), no_progress)
+    part = forecast()
+    shutil.rmtree(made.lake)
+    write_lake(tmp_path, hourly(4 * 168 + 20))
+    build(made, write_fleet(made, fleet), load_catalog(made), no_progress)
+    whole = forecast()
+    assert whole["covered_s"][0] > part["covered_s"][0] > 300_000
+    assert whole["horizon_week"][0] == "2026-W51"
+    assert whole["run_id"][0] != part["run_id"][0]
+    assert forecast(fleet + "[planning]\nheadroom_ratio = 0.9\n").equals(whole)
+    replicas = pl.read_parquet(made.plans / "week=2026-W50/plan_replicas.parquet")
+    assert not set(replicas["run_id"]) & set(whole["run_id"])

@@ -208,6 +208,7 @@ _FORECASTS: dict[str, pl.DataType] = {
     "high_gpus": _REAL,
     "run_out_date": pl.Date(),
     "order_by_date": pl.Date(),
+    "covered_s": _REAL,  # of the week, as its forecast was made
 }
 
 _CHANGES: dict[str, pl.DataType] = {

@@ -50,7 +50,9 @@ def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: st
         ),
         "plan_changes": plan_rows("plan_changes", keys, changes),
         "plan_ttft_causes": plan_rows("plan_ttft_causes", keys, causes),
-        "plan_forecasts": plan_rows("plan_forecasts", keys, forecasts),
+        "plan_forecasts": plan_rows(
+            "plan_forecasts", keys, [{**forecast, "covered_s": site.covered_s} for forecast in forecasts]
+        ),
     }
 
 
