@@ -111,9 +111,10 @@ def _timed(  # noqa: PLR0917 - what the question has become on the way
     engine = replay_site_of(placed, fleet, catalog, is_carried=asked.options.carry_calibration)
     gpus, is_running = site.replica.gpus, asked.deployment.replicas > 0
     figures = _replayed(question, asked, engine, gpus, traffic, found) if is_running else {}
+    nothing = "no request is left to replay" if is_running else "no replica runs today, so nothing is replayed"
     return {
         "outcome": ANSWERED,
-        "reason_text": None if figures else "no replica runs today, so nothing is replayed",
+        "reason_text": None if figures else nothing,
         **figures,
         **needed_fleet(limited_workload(traffic, found), site, is_replayed=question.scenario.swept is None),
         "step_time_source": engine.source,

@@ -54,7 +54,7 @@ def told(home: Home) -> Told:
     return asked(
         home,
         scenarios=[str(large), str(scaled), str(compacted)],
-        sweeps=["max_model_len=500,1500,131072"],
+        sweeps=["max_model_len=1,500,1500,131072"],
         deployment="chat",
     )
 
@@ -66,6 +66,8 @@ def test_every_scenario_has_a_row_and_the_one_that_cannot_start_says_why(home: H
     outcomes = dict(rows.select("scenario_id", "outcome").iter_rows())
     assert outcomes.pop("large") == "does not start"
     assert set(outcomes.values()) == {"answered"}
+    rest = rows.filter(pl.col("scenario_id") == "max_model_len=1").row(0, named=True)
+    assert (rest["reason_text"], rest["completed_requests"]) == ("no request is left to replay", None)
     assert "weights" in rows.filter(pl.col("scenario_id") == "large")["reason_text"].item()
 
 

@@ -160,6 +160,8 @@ def test_the_knee_is_where_a_curve_leaves_its_chord() -> None:
     assert knee([1, 2, 3, 4], [5, 5, 5, 5]) is None
     assert knee([1, 2], [0, 1]) is None
     assert knee([2**n for n in range(8)], [float(n) for n in range(8)]) is None  # a log axis: straight
+    assert knee([1, 2, 3, 4, 5], [0, 10, 9, 10, 11]) == 1
+    assert knee([1, 2, 3, 4, 5, 6], [0, 10, 9, 12, 3, 12]) is None, "up and down: chance"
 
 
 def test_the_first_cut_is_seen_from_the_side_where_fewest_are_cut() -> None:

@@ -21,6 +21,8 @@ MOVED_RATIO = 0.01
 LEAST_POINTS = 3
 STRAIGHT = 0.05
 """A curve that leaves its chord by less than this share of the square has no knee."""
+ROUGH = 2.0
+"""Nor has one that goes up and down by more than so many times its span: that is chance."""
 
 
 def mark_curves(rows: Sequence[dict[str, Any]]) -> None:
@@ -47,7 +49,7 @@ def moving_measure(points: Sequence[dict[str, Any]]) -> str | None:
 
 
 def knee(positions: Sequence[float], values: Sequence[float | None]) -> int | None:
-    """Number of the point farthest from the chord between the ends; None for a straight line or under three points.
+    """Number of the point farthest from the chord between the ends; None for a straight or a rough line, or of two.
 
     Positions and values are scaled to 0 … 1, positions on a log scale where they rise by factors (the rule of Satopää
     et al., "Finding a 'Kneedle' in a Haystack", 2011).
@@ -61,7 +63,7 @@ def knee(positions: Sequence[float], values: Sequence[float | None]) -> int | No
         at = np.log(at)
     across, up = (at - at[0]) / (at[-1] - at[0]), height - height[0]
     span = float(np.ptp(height))
-    if span == 0:
+    if span == 0 or float(np.abs(np.diff(height)).sum()) > ROUGH * span * (1 + 1e-9):
         return None
     off = np.abs(up / span - across * up[-1] / span)
     farthest = int(off.argmax())
