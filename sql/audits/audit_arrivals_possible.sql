@@ -13,3 +13,7 @@ union all
 select week, deployment_id, 300 as window_s, requests, concurrency_mean_requests, 0 as peak, 0 as factor
 from dist_arrival_windows
 where concurrency_mean_requests < -1e-9
+union all
+select week, member as deployment_id, 0 as window_s, null as requests, gap_mean_s, 0 as peak, gap_cv_factor
+from dist_group_gaps
+where gap_cv_factor < 0 or gap_mean_s < 0

@@ -96,6 +96,26 @@ select week, deployment_id, avg(gap) as mean, stddev_pop(gap) / avg(gap) as cv, 
     median(gap) filter (where gap > 0) as step
 from gap where gap <= 3600000000 group by all;
 
+create table group_gaps as
+with us as (
+    select week, model, tenant, epoch_us(arrived_at) as us from facts where served_by <> 'gateway_cache'
+), gap as (
+    select week, 'model' as kind, model as member, us - lag(us) over (partition by week, model order by us) as gap from us
+    union all
+    select week, 'tenant', tenant, us - lag(us) over (partition by week, tenant order by us) from us
+)
+select week, kind, member, avg(gap) as mean, stddev_pop(gap) / avg(gap) as cv from gap where gap <= 3600000000 group by all;
+
+create table group_hours as
+with quarters as (
+    select week, model, tenant, time_bucket(interval 15 minute, arrived_at) as at_, count(*) as n
+    from facts where served_by <> 'gateway_cache' group by all
+), each as (
+    select week, 'model' as kind, model as member, at_, n from quarters
+    union all select week, 'tenant', tenant, at_, n from quarters
+)
+select week, kind, member, hour(at_) + 24 * (isodow(at_) - 1) as hour_of_week, sum(n) as n from each group by all;
+
 create table arrivals as
 with windows as (
     select week, d as deployment_id, w as window_s, time_bucket(to_seconds(w), second_at) as at_, sum(backend_requests) as n

@@ -51,6 +51,7 @@ CHECKS = {
     "select ttft_p95_s, e2e_p99_s from dist_latency where deployment_id = '(all)'",
     "select peak from arrivals where deployment_id = '(all)' order by window_s":
     "select arrivals_peak_requests from dist_arrivals where deployment_id = '(all)' order by window_s",
+    "select sum(n), max(n) from group_hours": "select sum(requests), max(requests) from dist_group_hours",
     "select sum(n) from joint_bins where deployment_id is null":
     "select sum(requests) from dist_joint_lengths where deployment_id = '(all)'",
     "select max(left_) from in_flight": "select max(left_requests) from dist_concurrency",

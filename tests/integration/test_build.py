@@ -276,7 +276,7 @@ def test_a_file_that_is_no_warehouse_is_refused(tmp_path: Path) -> None:
         ("from mart_decisoin", DataError, "no table 'mart_decisoin'; did you mean 'mart_decision'?"),
         ("select reqests from mart_hours", DataError, "no column 'reqests' in mart_hours; did you mean 'requests'?"),
         ("select m.reqests from mart_hours as m", DataError, "no column 'reqests' in mart_hours; did you mean"),
-        ("select needed_gpus from mart_hours", DataError, "'needed_gpus' in mart_hours; mart_decision has it"),
+        ("select needed_gpus from mart_hours", DataError, "'needed_gpus' in mart_hours; mart_count_changes has it"),
         ("select * from mart_hours where text = 1", DataError, "no column 'text' in mart_hours; "),
         ("select cast('x' as integer)", DataError, "Conversion Error"),
     ],

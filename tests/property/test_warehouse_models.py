@@ -181,6 +181,7 @@ def test_quantiles_are_numpys_and_bins_hold_what_they_say(
         for name, share in (("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
             wanted = pytest.approx(float(np.quantile(known, share)), rel=1e-9) if known else None
             assert row[f"prompt_{name}_tokens"] == wanted
+    put(connection, "fct_output_ends", [])
     bins = run(connection, "dist_length_histogram").filter(pl.col("deployment_id") == "d")
     for row in bins.iter_rows(named=True):
         inside = [p for _, p, b in drawn if b and p is not None and row["bin_low_tokens"] <= p < row["bin_high_tokens"]]
