@@ -29,7 +29,7 @@ def test_shown_commands_run_in_order(tmp_path: Path) -> None:
     for shown in shown_commands():
         arguments = shlex.split(shown)[1:]
         if arguments[0] == "sample":
-            arguments += ["--scale", "0.02"]
+            arguments += ["--scale", "0.01"]
         ran = subprocess.run([KVLEDGER, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, f"{shown}\n{ran.stderr[-1500:]}"
         assert ran.stdout.strip(), shown
