@@ -19,7 +19,7 @@ from flows.fleet import load_fleet
 from flows.home import locked, open_home
 from flows.lake import request_days
 from flows.lake_days import weeks_of
-from flows.log import log_to_home
+from flows.log import LOGGER, log_to_home
 from flows.review import check_request, ingest_line, ingest_logs, review_lake
 from flows.sources import check_sources
 from transforms.workload import week_start
@@ -76,6 +76,8 @@ def planned_runs(home: Home, loaded: LoadedFleet, *, is_catching_up: bool) -> li
 def run_scheduled(stages: Stages, parameters: dict[str, Any], due_at: datetime) -> Ran:
     """What the run of these parameters, due at `due_at`, did; BusyError where another run holds the home all along."""
     home = open_home(Path(parameters["home"]))
+    log_to_home(home)
+    LOGGER.info("%s, due %s", parameters["command"], due_at.isoformat(timespec="minutes"))
     loaded = load_fleet(Path(parameters["fleet"]), home)
     is_review = parameters["command"] == REVIEW
     if is_review:
@@ -84,12 +86,19 @@ def run_scheduled(stages: Stages, parameters: dict[str, Any], due_at: datetime) 
         check_sources(loaded.fleet.sources, home.catalog, loaded.path)
     with ExitStack() as opened:
         stages.run("lock", lambda: opened.enter_context(locked(home)))
-        log_to_home(home)
         line = ingest_line(ingest_logs(stages, home, loaded))
         if not is_review:
             return Ran([line])
         weeks = weeks_due(request_days(home), _reported(home), due_at, is_catching_up=parameters["is_catching_up"])
-        return _reviewed(stages, home, loaded, weeks, line)
+        return _reviewed(stages, home, loaded, weeks, [line, *silent_week(weeks[-1], due_at)])
+
+
+def silent_week(newest: str | None, due_at: datetime) -> list[str]:
+    """A warning where the ISO week that had last ended at `due_at` has no requests: `newest`, an older one, is last."""
+    (ended,) = weeks_of([(due_at - WEEK).date()])
+    if newest is None or newest >= ended:
+        return []
+    return [f"warning: {ended} has no requests; this is {newest}, look whether the logs still arrive"]
 
 
 def weeks_due(
@@ -145,8 +154,8 @@ def _entry(run: Planned) -> str:
     )
 
 
-def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[str | None], line: str) -> Ran:
-    lines, decision = [line], []
+def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[str | None], lines: list[str]) -> Ran:
+    decision = []
     for week in weeks:
         reported, link = review_lake(stages, home, loaded, week)
         summary = reported.summary

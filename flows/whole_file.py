@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from transforms.errors import HomeError
@@ -19,6 +19,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     HomeError where it cannot be written.
     """
+    if not path.name:
+        raise HomeError(f"{path} is a folder; name a file")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield aside
@@ -26,4 +28,5 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise HomeError(f"{path} cannot be written ({error.strerror or error}); name another file") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)

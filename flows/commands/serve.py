@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption
 from flows.home import Home, locked
-from flows.printing import print_json, print_line, write_out
+from flows.printing import print_json, print_line, print_note, write_out
 
 CatchUpOption = Annotated[
     bool,
@@ -46,4 +47,6 @@ def serve(
             for run in planned:
                 print_line(f"{run.name}: {run.cron} ({run.timezone})")
             print_line(f"under Prefect at {serving.url}; Ctrl-C ends it")
-        serving.until_stopped()
+        with suppress(KeyboardInterrupt):
+            serving.until_stopped()
+    print_note("stopped")

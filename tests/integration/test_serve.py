@@ -12,7 +12,7 @@ from flows.fleet import load_fleet
 from flows.home import locked, open_home
 from flows.processes import worker_pool
 from flows.run_notes import failed_markdown
-from flows.schedule import planned_runs, project_file, run_scheduled, weeks_due
+from flows.schedule import planned_runs, project_file, run_scheduled, silent_week, weeks_due
 from transforms.errors import BusyError, ConfigError, HomeError, InputError
 
 MONDAY = datetime(2026, 11, 23, 6, tzinfo=UTC)
@@ -33,6 +33,13 @@ MONDAY = datetime(2026, 11, 23, 6, tzinfo=UTC)
 def test_weeks_that_a_run_reviews(due_at, reported, is_catching_up, wanted):
     days = ["2026-11-04", "2026-11-11", "2026-11-16", "2026-11-22", "2026-11-23"]  # of W45, W46, W47, W47, W48
     assert weeks_due(days, reported, due_at, is_catching_up=is_catching_up) == wanted
+
+
+@pytest.mark.parametrize(("newest", "is_told"), [("2026-W46", True), ("2026-W47", False), (None, False)])
+def test_a_week_without_requests_is_told(newest, is_told):
+    lines = silent_week(newest, MONDAY)
+    assert bool(lines) == is_told
+    assert all("2026-W47 has no requests; this is 2026-W46" in line for line in lines)
 
 
 def test_a_missed_week_is_caught_up(tmp_path):
