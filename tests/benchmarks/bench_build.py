@@ -4,6 +4,11 @@
 The bare statements (bare_build.sql) make the same tables and aggregates by hand, in a file of their own, under the same
 limits; what of them only aggregates is timed apart. Ratios are of one run: of the clock, and of processor time, which
 other work on the machine moves less.
+
+Measured on 2 shared cores, in seconds of processor time: 8 million in 153, 1.28 of the bare statements, 3.1 GiB; 20
+million in 385 (as many for each row), at most 3.6 GiB, of it stg_requests 108, fct_requests 61, fct_attempts 51,
+fct_tool_waits 45, dist_arrival_gaps 24; 3 million more in 86, 0.22 of the build, 3.1 GiB. Not measured: 20 million
+against the bare statements, 44 million.
 """
 
 from __future__ import annotations
