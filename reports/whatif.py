@@ -8,7 +8,7 @@ import polars as pl
 
 from reports.blocks import Table, text
 from reports.charts.sweep import MEASURES, sweep_charts
-from reports.marts import Marts, rows
+from reports.marts import Marts, rows, some
 from reports.page import Chapter, Headline, Page, Section
 from reports.printed import compact, gpu_hours, rounded, shortened, week_days, whole
 from reports.review import coverage
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASSUMED = "assumed"
+ASSUMED_FIRST = "assumed: "
+"""How the line on what is assumed begins."""
+STEP_TIMES = "step times"
 MOST_HEADLINES = 3
 
 
@@ -50,7 +53,7 @@ def whatif_page(
 ) -> Page:
     """The page of the scenarios in `frame` (`scenario_rows`) on `week`, each deployment's beside its today."""
     names = frame["deployment_id"].unique(maintain_order=True).to_list()
-    warnings = warning_lines(frame)
+    warnings = warning_lines(frame, marts)
     return Page(
         title="What if",
         week=week,
@@ -141,13 +144,13 @@ def _autoscaled_words(row: Mapping[str, Any]) -> str:
     return f"{paid} {of}, {missed if caused else 'as many requests miss the objective'}"
 
 
-def warning_lines(frame: pl.DataFrame) -> tuple[str, ...]:
-    """What a reader must know before any figure: assumed step times, a clamping front end, outputs nobody knows."""
+def warning_lines(frame: pl.DataFrame, marts: Marts) -> tuple[str, ...]:
+    """What a reader must know before any figure: what is assumed, a clamping front end, outputs nobody knows."""
     lines = []
     for row in frame.filter(pl.col("scenario_id") == TODAY).iter_rows(named=True):
         name = shortened(row["deployment_id"])
-        if row["provenance"] == ASSUMED:
-            lines.append(f"{name}: step times are assumed ({text(row['step_time_source'])})")
+        assumed = _assumed(row, marts)
+        lines += [f"{ASSUMED_FIRST}{name}: {assumed}"] if assumed else []
         if row["clamped_requests"]:
             lines.append(
                 f"{name}: {whole(row['clamped_requests'])} requests were answered although prompt and caller's limit "
@@ -158,6 +161,15 @@ def warning_lines(frame: pl.DataFrame) -> tuple[str, ...]:
     lines += list(_unreached(frame))
     lines += list(_extended(frame))
     return tuple(dict.fromkeys(lines))
+
+
+def _assumed(row: Mapping[str, Any], marts: Marts) -> str:
+    """The inputs of the deployment's plan that nobody measured here, as the review names them; empty for none."""
+    known = some(marts, "mart_assumed", deployment_id=row["deployment_id"])
+    if known is None:
+        return "some inputs; kvledger plan names them" if row["provenance"] == ASSUMED else ""
+    words = text(known["assumed_text"][0])
+    return f"{words} (step times: {text(row['step_time_source'])})" if STEP_TIMES in words.split(", ") else words
 
 
 def _compacted(frame: pl.DataFrame) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ TODAY = "today"
 ANSWERED = "answered"
 SOURCE = "mart_scenarios"
 SCENARIO_LENGTH = 60
+OUT_OF_REACH = "out of reach"
+"""In place of the GPUs needed where no number of them keeps the objectives."""
+NOT_ZERO = re.compile("[1-9]")
+"""What a figure has that is not zero as printed."""
 
 Cell = tuple[str, str, str | None, Callable[[Any], str]]
 """Heading, column, column of its difference from today (None: it has none) and how both are printed."""
@@ -161,6 +166,8 @@ def scenario_table(
 def cell_text(row: Mapping[str, Any], cell: Cell) -> str:
     """A figure, its difference from today before it: "−24 → 8"; "= 8" where it is today's, "+8" where that is 0."""
     _label, name, difference, show = cell
+    if row["is_slo_reachable"] is False and cell in FLEET:
+        return OUT_OF_REACH if name == "needed_gpus" else UNKNOWN
     value = row[name]
     if value is None:
         return UNKNOWN
@@ -168,7 +175,7 @@ def cell_text(row: Mapping[str, Any], cell: Cell) -> str:
     if change is None:
         return show(value)
     told = CHANGES.get(show, show)
-    if told(change) == told(0):
+    if not NOT_ZERO.search(told(change)):
         return f"= {show(value)}"
     return signed(change, told) if change == value else f"{signed(change, told)} → {show(value)}"
 

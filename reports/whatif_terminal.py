@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports.terminal import plain_line
+from reports.whatif import ASSUMED_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +18,9 @@ MOST_LINES = 3
 
 def whatif_lines(page: Page) -> tuple[str, ...]:
     """Lines: what is assumed, the week, the table of the first screen, what else must be known."""
-    assumed = [line for line in page.warnings if "assumed (" in line]
+    assumed = [line for line in page.warnings if line.startswith(ASSUMED_FIRST)]
     others = [line for line in page.warnings if line not in assumed]
-    lines = [f"assumed: {line}" for line in assumed]
-    lines += [f"{page.week} ({page.days}), {page.coverage}", ""]
+    lines = [*assumed, f"{page.week} ({page.days}), {page.coverage}", ""]
     lines += [*_table(page.decisions), ""]
     lines += [f"{part.name}: {part.text}" if part.name else part.text for part in page.headline]
     lines += [f"warning: {line}" for line in others[:MOST_LINES]]

@@ -19,6 +19,8 @@ from flows.whatif import Asked, Told, whatif
 from flows.whatif_report import whatif_report
 from reports.markdown import tables_markdown
 from reports.whatif import headlines, warning_lines
+from reports.whatif_tables import FLEET as FLEET_CELLS
+from reports.whatif_tables import SERVICE, cell_text
 from transforms.errors import KvledgerError
 
 WEEK = "2026-W47"
@@ -84,8 +86,35 @@ def test_what_compaction_leaves_out_is_said(home: Home, told: Told) -> None:
     mart = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(told.scenarios))
     (count,) = mart.filter(pl.col("scenario_id") == "compacted")["compacted_requests"]
     assert f"chat, compacted: {count} turns go on with a compacted context; the calls that summarise it" in "\n".join(
-        warning_lines(mart)
+        warning_lines(mart, {})
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("KV memory, GPU price", "assumed: chat: KV memory, GPU price"),
+        ("step times, KV memory", "assumed: chat: step times, KV memory (step times: {})"),
+        (None, "assumed: chat: some inputs; kvledger plan names them"),
+    ],
+)
+def test_what_is_assumed_is_named_as_in_the_review(home: Home, told: Told, words: str | None, line: str) -> None:
+    mart = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id") == "today")
+    named = [] if words is None else [{"deployment_id": "chat", "assumed_text": words}]
+    assumed = pl.DataFrame(named, {"deployment_id": pl.String, "assumed_text": pl.String})
+    lines = warning_lines(mart.with_columns(provenance=pl.lit("assumed")), {"mart_assumed": assumed})
+    assert lines[0] == line.format(mart["step_time_source"][0])
+    assert told.deployments == ("chat",)
+
+
+def test_no_count_where_no_fleet_is_enough_and_no_difference_of_nothing(home: Home, told: Told) -> None:
+    row = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id") == "compacted").row(0, named=True)
+    lost = row | {"is_slo_reachable": False, "needed_gpus": 2, "needed_change_gpus": 0}
+    assert [cell_text(lost, cell) for cell in FLEET_CELLS] == ["out of reach", "–"]
+    assert cell_text(lost | {"is_slo_reachable": True}, FLEET_CELLS[0]) == "= 2"
+    near = row | {"tpot_p95_s": 0.01, "tpot_p95_change_s": -1e-7}
+    assert cell_text(near, SERVICE[2]).replace("\N{NO-BREAK SPACE}", " ") == "= 10.0 ms"
+    assert told.week == WEEK
 
 
 def test_an_objective_that_no_fleet_keeps_comes_before_the_gpus(home: Home, told: Told) -> None:
