@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST_POINTS = 500
+SPELLINGS = "KEY=FIRST:LAST:xFACTOR, KEY=FIRST:LAST:+STEP or KEY=V1,V2,…"
+"""How a sweep is written."""
 FILE_KEYS = ("name", "why", "set")
 _RANGE = re.compile(r"\s*([^:,\s]+):([^:,\s]+):([x+])([^:,\s]+)\s*")
 
@@ -81,7 +83,7 @@ def parse_sweep(text: str, base: Mapping[str, Any]) -> list[Scenario]:
     key, separator, points = text.partition("=")
     key = key.strip()
     if not separator:
-        raise ConfigError(f"{where}: must be KEY=FIRST:LAST:xFACTOR, KEY=FIRST:LAST:+STEP or KEY=V1,V2,…")
+        raise ConfigError(f"{where}: must be {SPELLINGS}")
     known = known_settings()
     if key not in known:
         raise ConfigError(f"{where}: unknown setting '{key}'{nearest(key, known)} (known: {', '.join(sorted(known))})")
@@ -119,7 +121,7 @@ def _values(points: str, kind: type, where: str) -> list[Any]:
     if found is None:
         texts = [text.strip() for text in points.split(",")]
         if ":" in points or not all(texts):
-            raise ConfigError(f"{where}: must be KEY=FIRST:LAST:xFACTOR, KEY=FIRST:LAST:+STEP or KEY=V1,V2,…")
+            raise ConfigError(f"{where}: must be {SPELLINGS}")
         return [_number(text, kind, where) for text in texts]
     first, last = (_number(found[n], kind, where) for n in (1, 2))
     step = _number(found[4], float, where)
@@ -144,5 +146,5 @@ def _number(text: str, kind: type, where: str) -> Any:
         value = kind(plain)
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise ConfigError(f"{where}: '{text}' must be {what}") from None
+        raise ConfigError(f"{where}: '{text}' must be {what}; a sweep is {SPELLINGS}") from None
     return value
