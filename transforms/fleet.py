@@ -18,6 +18,11 @@ T = TypeVar("T")
 
 NOT_A_KEY = {"is_key": False}
 """Metadata of a field that no key of the file sets."""
+MAP_FILE = (
+    ": write the columns under [sources.map], or put the mapping file into HOME/catalog/formats/NAME.toml and use "
+    'format = "NAME"'
+)
+"""What to do where `map` is something else, such as the path of a mapping file."""
 
 LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 7 * 86_400, 60
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
@@ -261,7 +266,7 @@ def _value(hint: Any, value: Any, where: str, at: str) -> Any:
         return tuple(_value(args[0], item, where, f"{at}[{n}]") for n, item in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: '{at}' must be a table")
+            raise ConfigError(f"{where}: '{at}' must be a table{MAP_FILE if at.endswith('.map') else ''}")
         return {k: _value(args[1], v, where, f"{at}.{k}") for k, v in value.items()}
     if type(None) in args:
         return _value(args[0], value, where, at)

@@ -52,6 +52,7 @@ def told(tmp_path):
         ("azure", 'timezone = "Mars"', "source 'gateway': timezone 'Mars' is unknown"),
         ("azure", 'zero_usage = "mising"', "source 'gateway': zero_usage mising: must be missing or zero"),
         ("azur", "", "source 'gateway': format 'azur' is unknown; did you mean 'azure'?"),
+        ("mapped", 'map = "../gw.toml"', "'sources[0].map' must be a table: write the columns under [sources.map], or"),
         ("mapped", "", "source 'gateway': format mapped needs [sources.map]"),
         ("mapped", '[sources.map]\narived_at = "t"', "source 'gateway': [sources.map]: unknown column 'arived_at'"),
         ("mapped", '[sources.map]\nmodel = "t"', "source 'gateway': [sources.map]: needs arrived_at"),
