@@ -87,7 +87,8 @@ def fleet_line(marts: Marts) -> str:
     if total["cost_usd_per_hour"] is not None:
         now, needed = usd_per_hour(total["now_cost_usd_per_hour"]), usd_per_hour(total["cost_usd_per_hour"])
         cost = f"; {now} now, {needed} needed"
-    return f"All {total['deployments']} deployments: {counts}{cost}"
+    whose = {2: "Both"}.get(total["deployments"], f"All {total['deployments']}")
+    return f"{whose} deployments: {counts}{cost}"
 
 
 def warning_lines(marts: Marts) -> tuple[str, ...]:

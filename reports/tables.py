@@ -103,7 +103,8 @@ def demands(marts: Marts, deployment_id: str) -> Table:
         Column("envelope_reason", "Why that differs", text, is_text=True),
     ], "mart_decision",
         note="Replicas each demand asks for, before rounding up; KV memory and compute with the headroom on top. "
-        "Latency – : no number of replicas meets the objective.",
+        "Latency – : no number of replicas meets the objective. Binds: what asks for most whole replicas; of those "
+        "that tie, KV memory or compute, the larger, before latency.",
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from reports.html import html
 from reports.markdown import markdown, tables_markdown
 from reports.page import Page
 from reports.printed import NBSP
+from reports.review import fleet_line
+from reports.tables import demands
 from reports.terminal import decision_lines
 
 NEVER = "no number of replicas meets the objective"
@@ -128,6 +130,13 @@ def test_one_gpu_is_no_plural() -> None:
 def test_the_fleet_is_summed_where_there_are_several() -> None:
     assert full_page().fleet.replace(NBSP, " ") == "All 3 deployments: 40 GPUs now, 42 needed (30 last week)"
     assert page_of(week_of(decision("chat", 1, 1, "keep"))).fleet == ""
+    pair = frame("mart_fleet", [{"gpu_id": "(all)", "deployments": 2, "now_gpus": 3, "needed_gpus": 4}])
+    assert fleet_line({"mart_fleet": pair}).replace(NBSP, " ") == "Both deployments: 3 GPUs now, 4 needed"
+
+
+def test_what_binds_among_equals_is_told_under_the_table() -> None:
+    tie = decision("chat", 2, 2, "keep", latency_replicas=1.0, compute_replicas=0.13, binding_demand="compute")
+    assert "of those that tie, KV memory or compute, the larger, before latency" in demands(week_of(tie), "chat").note
 
 
 def test_labels_are_explained_where_they_are_met() -> None:
