@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.printing import print_note
 from flows.reading.formats import AUTO, with_defaults
 from flows.reading.look import look
 from flows.reading.recognise import recognised
@@ -48,6 +49,7 @@ class Asked:
         source = Source(format=form, path=path, **self.source_settings)
         if form == AUTO:
             source = recognised(look(Path(path)), source)
+            print_note(f"{path}: read as {source.format}")
         source = with_defaults(source)
         return source if source.timezone else replace(source, timezone="UTC")
 

@@ -94,7 +94,8 @@ def replay(
     if json:
         print_json(found)
     else:
-        print_line("\n".join(replay_lines(found)))
+        written = [f"written to {path}" for path in (results, timeseries) if path is not None]
+        print_line("\n".join([*replay_lines(found), *written]))
 
 
 def replay_lines(found: Mapping[str, Any]) -> list[str]:

@@ -279,6 +279,21 @@ def test_rows_out_of_order_are_sorted_and_prompts_without_tokens_left_out(comman
     assert "nothing to replay (1 without prompt tokens)" in command("replay", "--trace", empty, *ASKED, code=2)
 
 
+def test_the_format_recognised_and_the_file_written_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trace: Path
+) -> None:
+    results = trace.with_name("r.csv")
+    asked = ("--trace", trace, *ASKED[2:-1], "--format", "auto", "--results", results)
+    monkeypatch.setattr(sys, "argv", ["kvledger", "replay", *map(str, asked)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert not ended.value.code, err
+    assert f"{trace}: read as mooncake" in err
+    assert out.endswith(f"written to {results}\n")
+    assert results.exists()
+
+
 def test_calibrate_says_what_it_lacks(command: Command) -> None:
     assert "calibrate needs RESULTS, --format, --model, --gpu" in command("calibrate", "--output", "o.toml", code=2)
 
