@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Contai
     places = zip(spans.starts[spans.is_good].tolist(), spans.ends[spans.is_good].tolist(), strict=True)
     good = b"".join(block[start : end + 1] for start, end in places)
     cells = _strictly(good, names, delimiter, int(spans.is_good.sum()))
-    return CsvRows(spans, _one_by_one(good, names, delimiter) if cells is None else cells)
+    return _one_by_one(block, spans, names, delimiter) if cells is None else CsvRows(spans, cells)
 
 
 def _is_full(cells: pl.DataFrame) -> bool:
@@ -115,8 +115,18 @@ def _strictly(data: bytes, names: tuple[str, ...], delimiter: str, rows: int) ->
     return frame if len(frame) == rows and frame.width == len(names) else None
 
 
-def _one_by_one(data: bytes, names: tuple[str, ...], delimiter: str) -> pl.DataFrame:
-    text = data.decode("utf-8", errors="replace")
-    parsed = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    cells = [[cell or None for cell in row[: len(names)]] for row in parsed if row]
-    return pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String), orient="row")
+def _one_by_one(block: bytes, spans: CsvSpans, names: tuple[str, ...], delimiter: str) -> CsvRows:
+    """The records, each read on its own; one that is several to a reader (a quote inside a bare field) is not good."""
+    is_good, rows = spans.is_good.copy(), []
+    for place in np.flatnonzero(is_good).tolist():
+        text = block[spans.starts[place] : spans.ends[place] + 1].decode("utf-8", errors="replace")
+        try:
+            parsed = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        except csv.Error:
+            parsed = []
+        if len(parsed) == 1 and len(parsed[0]) == len(names):
+            rows.append([cell or None for cell in parsed[0]])
+        else:
+            is_good[place] = False
+    cells = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+    return CsvRows(replace(spans, is_good=is_good), cells)
