@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ingesting import counts, ingested
@@ -120,3 +124,29 @@ HEADS = [
 @pytest.mark.parametrize(("form", "head"), HEADS)
 def test_a_head_is_claimed_by_its_own_format_alone(form, head):
     assert list(candidates(head)) == [form]
+
+
+def places(value: Any, depth: int = 3) -> Iterator[tuple[Any, ...]]:
+    """Keys that lead to each value of a record, its first two items of every list."""
+    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (key,)
+        yield from ((key, *deeper) for deeper in places(inner, depth - 1) if depth)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("odd", [[], {}, True], ids=["list", "object", "flag"])
+def test_whatever_stands_in_a_field_is_looked_at_without_an_error(shared_dir: Path, odd: Any) -> None:
+    """One record of each recognised case, each of its values in turn a list, an object or a flag."""
+    tried = 0
+    for name, form in EXPECTED.items():
+        head = look(shared_dir / name).head if form and (shared_dir / name).is_file() else Head("", ())
+        for place in places(head.records[0]) if head.records and isinstance(head.records[0], dict) else ():
+            record = deepcopy(head.records[0])
+            inner: Any = record
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = odd
+            candidates(replace(head, records=(record, *head.records[1:2])))
+            tried += 1
+    assert tried > 100

@@ -56,7 +56,7 @@ class Thread:
 
 def recognise(head: Head) -> str | None:
     """Why `head` looks like a rollout: timestamp, type, payload envelopes of Codex's kinds."""
-    kinds = {"session_meta", "turn_context", "response_item", "event_msg"}
+    kinds = ("session_meta", "turn_context", "response_item", "event_msg")
     if any(record.keys() >= ENVELOPE and record.get("type") in kinds for record in head.records):
         return "envelopes of timestamp, type and payload (session_meta, turn_context, event_msg)"
     return None

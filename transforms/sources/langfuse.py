@@ -48,7 +48,7 @@ def recognise(head: Head) -> str | None:
     for record in head.records:
         for observation, _ in _observations(record):
             kind, has_start = value_of(observation, "type"), value_of(observation, "startTime") is not None
-            if kind in TYPES and has_start and value_of(observation, "traceId") is not None:
+            if isinstance(kind, str) and kind in TYPES and has_start and value_of(observation, "traceId") is not None:
                 return "observations with type, traceId, startTime"
     columns = set(head.columns)
     for wanted in (("type", "traceId", "startTime", "level"), ("type", "trace_id", "start_time", "level")):
