@@ -79,7 +79,7 @@ def assumptions(marts: Marts) -> Table:
     return table("Assumptions and settings", _first(frame), [
         Column("deployment_id", "About", about_word, is_text=True),
         Column("name", "Name", text, is_text=True),
-        Column("value_text", "Value", text),
+        Column("value_text", "Value", text, is_text=True),
         Column("unit", "Unit", text, is_text=True),
         Column("provenance", "Label", text, is_text=True),
         Column("source_text", "Where from", text, is_text=True),
