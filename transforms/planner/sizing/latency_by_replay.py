@@ -13,7 +13,7 @@ from transforms.planner.replay.replay_types import REJECTED, Status
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.latency_estimate import ATTAINED_RATIO
 from transforms.planner.sizing.latency_replay import Replays, counted_latencies, fewest_replicas, most_replicas
-from transforms.planner.sizing.replay_week import busiest_windows, full_windows, replay_week, stretches
+from transforms.planner.sizing.replay_week import busiest_windows, full_windows, replay_week, stretches, whole_week
 from transforms.planner.steps.step_time import ttft_floor_s
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
+
+WHOLE_REQUESTS = 2_000_000
+"""Weeks of more requests are judged by their busiest windows alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +61,29 @@ def latency_by_replay(
     week = replay_week(workload, replica, seed)
     if week is None or not len(full_windows(week)):
         return closed
-    chosen = _windows(week, closed)
-    replays = Replays(week, stretches(week, chosen))
-    count = fewest_replicas(replays, closed.replicas or max(1, guess))
+    replays, count = _searched(week, _windows(week, closed), closed.replicas or max(1, guess))
     found = _behind(replays, count)
     window = next(w for w in windows_of(workload, replica) if w.start_s == found.window * replica.window_s)
     return replace(closed, replicas=count, window=window, closed_replicas=closed.replicas, replay=found)
+
+
+def _searched(week: ReplayWeek, chosen: list[int], guess: int) -> tuple[Replays, int | None]:
+    """Replays of the windows that decide, and the count they come to: that of the whole week.
+
+    A window of the whole week that misses where the chosen ones keep is chosen too. Weeks of more than WHOLE_REQUESTS
+    are not replayed whole.
+    """
+    every = Replays(week, whole_week(week))
+    replays = Replays(week, stretches(week, chosen))
+    count = fewest_replicas(replays, guess)
+    while count is not None and len(week.window) <= WHOLE_REQUESTS and not every.is_kept(count):
+        missed = next(one.window for one in map(every.lowest, (count, count + 1)) if not one.is_kept)
+        if missed in chosen:  # found warm only by what came long before it
+            return replays, fewest_replicas(every, count)
+        chosen = sorted([*chosen, missed])
+        replays = Replays(week, stretches(week, chosen))
+        count = fewest_replicas(replays, count)
+    return replays, count
 
 
 def _windows(week: ReplayWeek, closed: LatencyDemand) -> list[int]:
