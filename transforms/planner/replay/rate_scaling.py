@@ -35,6 +35,14 @@ def scaled(trace: ReplayTrace, factor: float, mode: str = "sessions", seed: int 
     return _in_order(trace, rows, copy, arrived_s)
 
 
+def scaled_if_any(trace: ReplayTrace, factor: float, seed: int) -> ReplayTrace | None:
+    """`scaled` by whole sessions; None where none is left."""
+    try:
+        return scaled(trace, factor, seed=seed)
+    except InputError:
+        return None
+
+
 def rotated(trace: ReplayTrace, start_s: float) -> ReplayTrace:
     """`trace` begun `start_s` after its first arrival: sessions that began before come, whole, after all others.
 

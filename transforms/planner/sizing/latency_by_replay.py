@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from transforms.planner.replay.replay_trace import ReplayTrace
     from transforms.planner.replay.replay_types import ReplayResult
     from transforms.planner.sizing.demand import LatencyDemand
     from transforms.planner.sizing.replay_week import ReplayWeek
@@ -49,6 +51,12 @@ class LatencyReplay:
     drawn_outputs: int
     cached_ratio: float | None
     """Share of the prompt tokens found in the cache on the fleet that the count is for."""
+
+    @cached_property
+    def hardest(self) -> tuple[ReplayTrace, NDArray[np.int64]]:
+        """Requests of that window and of its own warm-up and cool-down as a trace, and their rows in the week's."""
+        (stretch,) = stretches(self.replays.week, [self.window])
+        return self.replays.part(stretch)
 
 
 def latency_by_replay(

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.errors import InputError
 from transforms.planner.replay.engine import replay
-from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.rate_scaling import scaled_if_any
 from transforms.planner.replay.replay_types import Status
 from transforms.planner.replay.sustainable_rate import kept_both
-from transforms.planner.sizing.replay_week import stretches
 
 if TYPE_CHECKING:
     from transforms.planner.sizing.latency_by_replay import LatencyReplay
@@ -43,11 +41,9 @@ def rate_curve(found: LatencyReplay, now_replicas: int, needed_replicas: int, se
 def _point(found: LatencyReplay, replicas: int, factor: float, seed: int) -> dict[str, float] | None:
     """Requests/s of the window at `factor` times its traffic, and the share in objective; None where none is left."""
     week = found.replays.week
-    (stretch,) = stretches(week, [found.window])
-    part, taken = found.replays.part(stretch)
-    try:
-        again = scaled(part, factor, seed=seed)
-    except InputError:
+    part, taken = found.hardest
+    again = scaled_if_any(part, factor, seed)
+    if again is None:
         return None
     result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
     window_s = week.replica.window_s

@@ -9,11 +9,10 @@ import numpy as np
 
 from transforms.errors import InputError
 from transforms.planner.replay.engine import replay
-from transforms.planner.replay.rate_scaling import scaled
+from transforms.planner.replay.rate_scaling import scaled_if_any
 from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.sustainable_rate import ATTAINED_RATIO, kept_both, sustainable_rate
 from transforms.planner.residency.sweep import MICROS
-from transforms.planner.sizing.replay_week import stretches
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,13 +64,13 @@ def first_missed_factor(found: LatencyReplay, replicas: int, seed: int) -> float
     """Times the hardest hour's traffic at which `replicas` replicas first miss the objectives; None beyond 32."""
 
     def is_kept(factor: float) -> bool:
-        week, again = found.replays.week, _scaled(hardest, factor, seed)
+        week, again = found.replays.week, scaled_if_any(hardest, factor, seed)
         if again is None:
             return True
         result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
         return _attained(result, found) >= ATTAINED_RATIO
 
-    hardest = _hardest(found)
+    hardest, _rows = found.hardest
     low, high = 0.0, 1.0
     while is_kept(high):
         low, high = high, 2 * high
@@ -116,21 +115,7 @@ def _attained(result: ReplayResult, found: LatencyReplay) -> float:
 
 def _share(found: LatencyReplay, count: int, factor: float, seed: int) -> ReplayTrace | None:
     """`factor` times one of `count` replicas' share of the hardest stretch, whole sessions; None where none is left."""
-    part = _hardest(found)
+    part, _rows = found.hardest
     if len(np.unique(part.unit)) * factor < count:
         return None
-    return _scaled(part, factor / count, seed)
-
-
-def _scaled(part: ReplayTrace, factor: float, seed: int) -> ReplayTrace | None:
-    """`part` with `factor` times the arrivals; None where no session of it is left."""
-    try:
-        return scaled(part, factor, seed=seed)
-    except InputError:
-        return None
-
-
-def _hardest(found: LatencyReplay) -> ReplayTrace:
-    """Requests of the hardest window and of its own warm-up and cool-down."""
-    (stretch,) = stretches(found.replays.week, [found.window])
-    return found.replays.part(stretch)[0]
+    return scaled_if_any(part, factor / count, seed)
