@@ -27,7 +27,7 @@ MARTS = "select table_name from duckdb_tables() where starts_with(table_name, 'm
 def write_answer(home: Home, sql: str, path: Path, version: int | None, limit: int | None) -> tuple[int, bool]:
     """Rows of the answer to `sql` put into the Parquet file `path`, and whether it has more than `limit`."""
     with whole_file(path) as aside, reading(home, sql, version) as connection:
-        return _write(connection, sql, aside, limit)
+        return write_relation(connection.sql(sql), aside, limit)
 
 
 def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]:
@@ -42,7 +42,8 @@ def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]
         aside.mkdir(parents=True)
         with reading(home, MARTS, version) as connection:
             names = [str(row[0]) for row in connection.execute(MARTS).fetchall()]
-            rows = {name: _write(connection, f"from {name}", aside / f"{name}.parquet", None)[0] for name in names}
+            marts = {name: connection.sql(f"from {name}") for name in names}
+            rows = {name: write_relation(mart, aside / f"{name}.parquet")[0] for name, mart in marts.items()}
         if folder.exists():
             folder.replace(old)
         aside.replace(folder)
@@ -63,9 +64,11 @@ def _check_replaceable(folder: Path) -> None:
         )
 
 
-def _write(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, limit: int | None) -> tuple[int, bool]:
-    """Rows written, and whether there were more."""
-    reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+def write_relation(
+    relation: duckdb.DuckDBPyRelation, path: Path, limit: int | None = None, group_rows: int = BATCH_ROWS
+) -> tuple[int, bool]:
+    """Rows of `relation` written to the Parquet file `path`, and whether it has more than `limit`."""
+    reader = relation.to_arrow_reader(group_rows)
     names = unique_names(reader.schema.names)
     schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
     rows = 0

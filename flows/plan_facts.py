@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow.parquet as pq
 
+from flows.parquet_out import write_relation
 from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS, make_workload, week_start
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from transforms.workload import Workload
 
-BATCH_ROWS = 122_880
+GROUP_ROWS = 122_880
 ATTEMPTS, WAITS = "attempts.parquet", "waits.parquet"
 
 
@@ -42,10 +43,7 @@ def lay_facts(connection: duckdb.DuckDBPyConnection, deployment_id: str, week: s
     )
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in ((ATTEMPTS, attempts), (WAITS, waits)):
-        reader = rows.to_arrow_reader(BATCH_ROWS)
-        with pq.ParquetWriter(folder / name, reader.schema, compression="zstd") as writer:
-            for batch in reader:
-                writer.write_batch(batch)
+        write_relation(rows, folder / name, group_rows=GROUP_ROWS)
 
 
 def read_workload(folder: Path, deployment_id: str, week: str) -> Workload:
