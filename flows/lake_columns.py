@@ -75,9 +75,7 @@ class Chunk:
 
     def placed(self, start: int) -> Struct:
         """Its ColumnChunk where the bytes begin at byte `start`."""
-        kind, meta = self.column[COLUMN_META]
-        moved = {number: (I64, meta[number][1] + start) for number in PAGE_STARTS if number in meta}
-        return {**self.column, COLUMN_META: (kind, {**meta, **moved})}
+        return _moved(self.column, start)
 
     def size(self, number: int) -> int:
         """COLUMN_BYTES or COLUMN_COMPRESSED_BYTES."""
@@ -165,11 +163,16 @@ def _chunks(table: pa.Table) -> list[Chunk]:
 
 
 def _chunk(file: memoryview, column: Struct) -> Chunk:
-    kind, meta = column[COLUMN_META]
+    meta = column[COLUMN_META][1]
     start = min(meta[number][1] for number in PAGE_STARTS if number in meta)
-    body = bytes(file[start : start + meta[COLUMN_COMPRESSED_BYTES][1]])
-    moved = {number: (I64, meta[number][1] - start) for number in PAGE_STARTS if number in meta}
-    return Chunk(body, {**column, COLUMN_META: (kind, {**meta, **moved})})
+    return Chunk(bytes(file[start : start + meta[COLUMN_COMPRESSED_BYTES][1]]), _moved(column, -start))
+
+
+def _moved(column: Struct, by_bytes: int) -> Struct:
+    """A ColumnChunk whose pages begin so much further on."""
+    kind, meta = column[COLUMN_META]
+    moved = {number: (I64, meta[number][1] + by_bytes) for number in PAGE_STARTS if number in meta}
+    return {**column, COLUMN_META: (kind, {**meta, **moved})}
 
 
 @lru_cache(maxsize=1)
