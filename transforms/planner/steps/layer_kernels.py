@@ -1,8 +1,8 @@
 """How many kernels a step launches: what its overhead grows with, whatever the batch.
 
-Counted in traces of vLLM and SGLang (torch profiler) and in their models' code: a layer's norms, projections, rotary
-embedding, cache write, attention, gate and activation are nine, and some mixers need more. Where counts differ by
-version, that was taken which predicts (model, GPU) groups left out of the catalog's fit better.
+Estimates from what the models' code in vLLM and SGLang calls, nothing was profiled: a layer's norms, projections,
+rotary embedding, cache write, attention, gate and activation are nine, and some mixers need more. Where counts differ
+by version, that was taken which predicts (model, GPU) groups left out of the catalog's fit better.
 """
 
 from __future__ import annotations
