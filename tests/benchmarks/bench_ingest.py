@@ -10,7 +10,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import duckdb
 import numpy as np
 import orjson
 import polars as pl
+from peak_memory import PeakMemory
 
 from flows.home import open_home
 from flows.ingest import ingest
@@ -119,43 +119,6 @@ def silent(label: str, total: int | None) -> Iterator[object]:
     """No progress bar."""
     del label, total
     yield lambda done=1: None
-
-
-class PeakMemory(threading.Thread):
-    """Watches the memory of this process and its children (each shared page once), in MiB."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.peak_mib = 0.0
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        """Look twice a second."""
-        while not self.ended.wait(0.5):
-            self.peak_mib = max(self.peak_mib, sum(map(pss_mib, family())))
-
-
-def family() -> list[int]:
-    """Process ids of this process and all below it."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(") ")[2].split()[1])
-        except OSError:
-            continue
-    own = {int(Path("/proc/self").resolve().name)}
-    while more := {pid for pid, parent in parents.items() if parent in own} - own:
-        own |= more
-    return sorted(own)
-
-
-def pss_mib(pid: int) -> float:
-    """Memory of one process, shared pages divided among those that share them."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def main() -> None:

@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from peak_memory import PeakMemory
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = (
@@ -65,39 +65,18 @@ def write_week(folder: Path, rows: int) -> None:
     (folder / "fleet.toml").write_text(FLEET.format(replicas=replicas), encoding="utf-8")
 
 
-def pss_mib(session: int) -> float:
-    """Memory of all processes of `session`, pages that several share counted once; MiB."""
-    total = 0
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
-                lines = (entry / "smaps_rollup").read_text().splitlines()
-                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        except (OSError, StopIteration):
-            continue
-    return total / 1024
-
-
 def run(stage: str, home: Path) -> tuple[float, float]:
     """Seconds and peak MiB of one command."""
     words = [KVLEDGER, stage, "--home", home, *STAGES[stage]]
-    started_s, peaks = time.perf_counter(), [0.0]
-    with subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as running:
-
-        def watch() -> None:
-            while running.poll() is None:
-                peaks.append(pss_mib(running.pid))
-                time.sleep(0.5)
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
+    started_s = time.perf_counter()
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+        watch = PeakMemory(running.pid)
+        watch.start()
         said = running.communicate()[1]
-        watcher.join()
+        watch.ended.set()
     if running.returncode:
         sys.exit(f"kvledger {stage}: {said}")
-    return time.perf_counter() - started_s, max(peaks)
+    return time.perf_counter() - started_s, watch.peak_mib
 
 
 def main(sizes: list[float]) -> None:
