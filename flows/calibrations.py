@@ -70,16 +70,21 @@ def deployment_calibration(placed: Placed, fleet: LoadedFleet, catalog: Catalog)
     work = engine_work(placed.model.config, placed.model.where, gpu, engine)
     wanted = identity(placed.model.model_id, gpu.name, engine, work)
     document = calibration_document(path)
-    errors, fitted = document.get("holdout_error_ratio", {}), parse_own(document, str(path), wanted)
+    fitted = parse_own(document, str(path), wanted)
     return replace(
         usual,
         parameters=fitted.step,
         mixed_context_factor=fitted.mixed_context_factor,
         provenance=CALIBRATED,
         source=f"calibration of this deployment, {path.name}",
-        tpot_error_ratio=abs(float(errors.get("tpot_s", usual.tpot_error_ratio))),
-        ttft_error_ratio=abs(float(errors.get("ttft_s", usual.ttft_error_ratio))),
+        tpot_error_ratio=held_out_error(document, "tpot_s", usual.tpot_error_ratio),
+        ttft_error_ratio=held_out_error(document, "ttft_s", usual.ttft_error_ratio),
     )
+
+
+def held_out_error(document: Mapping[str, Any], measure: str, unknown: float) -> float:
+    """Median error of `measure` on the requests that a deployment's own calibration held out; `unknown` without any."""
+    return abs(float(document.get("holdout_error_ratio", {}).get(measure, unknown)))
 
 
 def calibration_path(named: str | None, fleet: LoadedFleet) -> Path | None:

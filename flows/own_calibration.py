@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.calibrations import calibration_document, parameter_table, rounded, write_calibrations
+from flows.calibrations import calibration_document, held_out_error, parameter_table, rounded, write_calibrations
 from flows.home import open_home
 from flows.kernel_cache import use_kernel_cache
 from flows.printing import print_note
@@ -43,7 +43,14 @@ def read_calibration(path: Path, site: ReplaySite, *, is_carried: bool = False) 
         source = f"{path}, of {document.get('model')} on {document.get('gpu')}, carried over"
         return replace(site, parameters=parameters, provenance=ASSUMED, source=source)
     parameters = parse_own(document, str(path), wanted)
-    return replace(site, parameters=parameters, provenance=CALIBRATED, source=str(path))
+    return replace(
+        site,
+        parameters=parameters,
+        provenance=CALIBRATED,
+        source=str(path),
+        tpot_error_ratio=held_out_error(document, "tpot_s", site.tpot_error_ratio),
+        ttft_error_ratio=held_out_error(document, "ttft_s", site.ttft_error_ratio),
+    )
 
 
 def calibrate_results(

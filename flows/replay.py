@@ -126,6 +126,8 @@ def _about(site: ReplaySite, trace: ReplayTrace, result: ReplayResult) -> dict[s
         "engine_version": site.engine.version,
         "provenance": site.provenance,
         "step_time_source": site.source,
+        "tpot_error_ratio": site.tpot_error_ratio,
+        "ttft_error_ratio": site.ttft_error_ratio,
         "outputs_drawn": trace.drawn_outputs,
         "unknown_gaps": trace.unknown_gaps,
         "left_out": trace.left_out,

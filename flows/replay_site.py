@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from flows.catalog import Catalog
     from transforms.catalog import CatalogModel, Gpu
     from transforms.fleet import Engine
     from transforms.planner.memory.kv_account import KvAccount
@@ -45,6 +46,10 @@ class ReplaySite:
     provenance: str
     source: str
     """Where the parameters come from, in words."""
+    tpot_error_ratio: float
+    """Median error of a time per output token on what the fit has not seen: groups left out, or requests held out."""
+    ttft_error_ratio: float
+    """The same of a time to the first token."""
 
     @property
     def costs(self) -> StepCosts:
@@ -81,18 +86,33 @@ def replay_site(
     known_version(question.engine.name, question.engine.version)
     engine, _ = with_defaults(question.engine, question.given, model_shape(model.config, model.where), gpu)
     account = _account(model, gpu, engine, question.kv_blocks)
+    pool = kv_pool(account, question.kv_blocks, gpu.offload_bytes_per_s)
+    site = catalog_site(catalog, model, gpu, engine, pool, account.max_model_len)
+    return under_calibration(site, calibration, is_carried=is_carried)
+
+
+def catalog_site(  # noqa: PLR0917 - the parts of a replica
+    catalog: Catalog, model: CatalogModel, gpu: Gpu, engine: Engine, pool: KvPool, max_model_len: int | None
+) -> ReplaySite:
+    """The replica made of these, its steps by the catalog's calibration for its engine and GPU."""
     usual = chosen(load_calibrations(catalog), engine.name, gpu)
-    site = ReplaySite(
+    return ReplaySite(
         model=model,
         gpu=gpu,
         engine=engine,
-        pool=kv_pool(account, question.kv_blocks, gpu.offload_bytes_per_s),
-        max_model_len=account.max_model_len,
+        pool=pool,
+        max_model_len=max_model_len,
         work=engine_work(model.config, model.where, gpu, engine),
         parameters=ReplayParameters(usual.parameters),
         provenance=usual.provenance,
         source=usual.source,
+        tpot_error_ratio=usual.tpot_error_ratio,
+        ttft_error_ratio=usual.ttft_error_ratio,
     )
+
+
+def under_calibration(site: ReplaySite, calibration: Path | None, *, is_carried: bool) -> ReplaySite:
+    """`site` with its steps by the file `calibration`, carried over where asked; as it is where there is none."""
     if calibration is None:
         return site
     from flows.own_calibration import read_calibration

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from flows.calibrations import calibration_path, load_calibrations
+from flows.calibrations import calibration_path
 from flows.catalog import load_catalog
 from flows.deployments import place
 from flows.kernel_cache import use_kernel_cache
-from flows.replay_site import ReplaySite
+from flows.replay_site import catalog_site, under_calibration
 from flows.sites import SEED, site_of
 from flows.whatif_traffic import traffic_of
 from transforms.errors import InputError, KvledgerError
 from transforms.planner.provenance import MODELLED, weakest
-from transforms.planner.replay.replay_costs import ReplayParameters, engine_work
 from transforms.planner.replay.replay_settings import kv_pool, replay_settings
-from transforms.planner.steps.calibration_choice import chosen
 from transforms.planner.whatif.context_limit import Fate, LimitRules, limited
 from transforms.planner.whatif.limit_counts import limit_counts, log_clamps, raised_limit
 from transforms.planner.whatif.needed import needed_fleet
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from flows.deployments import Placed
     from flows.fleet import LoadedFleet
     from flows.home import Home
+    from flows.replay_site import ReplaySite
     from transforms.fleet import Deployment
     from transforms.planner.whatif.context_limit import Limited
     from transforms.planner.whatif.offered import Offered
@@ -149,24 +148,10 @@ def _replays() -> SharedReplays:
 
 def replay_site_of(placed: Placed, fleet: LoadedFleet, catalog: Catalog, *, is_carried: bool = False) -> ReplaySite:
     """One replica of a placed deployment as the replay sees it, its steps by its own calibration or the catalog's."""
+    pool = kv_pool(placed.account, host_bytes_per_s=placed.gpu.offload_bytes_per_s)
     engine, own = placed.deployment.engine, calibration_path(placed.deployment.calibration, fleet)
-    usual = chosen(load_calibrations(catalog), engine.name, placed.gpu)
-    site = ReplaySite(
-        model=placed.model,
-        gpu=placed.gpu,
-        engine=engine,
-        pool=kv_pool(placed.account, host_bytes_per_s=placed.gpu.offload_bytes_per_s),
-        max_model_len=placed.account.max_model_len,
-        work=engine_work(placed.model.config, placed.model.where, placed.gpu, engine),
-        parameters=ReplayParameters(usual.parameters),
-        provenance=usual.provenance,
-        source=usual.source,
-    )
-    if own is None:
-        return site
-    from flows.own_calibration import read_calibration
-
-    return read_calibration(own, site, is_carried=is_carried)
+    site = catalog_site(catalog, placed.model, placed.gpu, engine, pool, placed.account.max_model_len)
+    return under_calibration(site, own, is_carried=is_carried)
 
 
 def _planned(fleet: LoadedFleet, asked: Changed) -> LoadedFleet:

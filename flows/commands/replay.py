@@ -116,6 +116,8 @@ def replay_lines(found: Mapping[str, Any]) -> list[str]:
     if near:
         lines.append(f"near saturation: from … to over {near['replays']} replays, each begun at another moment")
     lines.append(f"KV peak {found['kv_peak_ratio']:.1%}; step times {found['provenance']}: {found['step_time_source']}")
+    off = " and ".join(f"{name} {found[f'{name.lower()}_error_ratio']:.1%}" for name in ("TPOT", "TTFT"))
+    lines.append(f"median error of such step times on what they were not fitted to: {off}")
     lines += [
         f"closed loop of {row['concurrency_requests']}: {row['requests_per_s']:.4g} requests/s, "
         f"{row['output_tokens_per_s']:,.0f} output tokens/s"

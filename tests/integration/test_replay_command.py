@@ -89,6 +89,9 @@ def test_a_fit_to_the_first_half_predicts_the_second(
     assert (replayed["requests"], replayed["completed"], replayed["rejected"]) == (300, 300, 0)
     assert (replayed["verdict"], replayed["provenance"]) == ("overloaded", "calibrated")
     assert 0 < replayed["kv_peak_ratio"] <= 1
+    for measure in ("tpot", "ttft"):
+        told = abs(found["holdout_error_ratio"][f"{measure}_s"])
+        assert replayed[f"{measure}_error_ratio"] == pytest.approx(told, rel=1e-3)
     results = pl.read_parquet(tmp_path / "r.parquet")
     assert results.columns == ["request_id", "status", "queue_s", "prefill_s", "ttft_s", "tpot_s", "e2e_s",
                                "preemptions", "kv_time_byte_s"]  # fmt: skip
@@ -188,6 +191,7 @@ def test_settings_reach_the_engine_and_the_options(command: Command, trace: Path
     plain = command("replay", "--trace", trace, *ASKED)
     assert (plain["completed"], plain["verdict"], plain["near_saturation"]) == (200, "stable", None)
     assert plain["ttft_all_s"] == plain["ttft_s"]
+    assert 0 < plain["tpot_error_ratio"] < plain["ttft_error_ratio"] < 0.5  # of the catalog, on groups left out
     assert plain["kv_shared_time_byte_s"] < plain["kv_block_time_byte_s"]  # the first block is everybody's
     short = command("replay", "--trace", trace, *ASKED, "--set", "max_model_len=700")
     assert short["rejected_by_reason"] == {"prompt_too_long": 100}
