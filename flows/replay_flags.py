@@ -11,9 +11,9 @@ from flows.reading.formats import AUTO, with_defaults
 from flows.reading.look import look
 from flows.reading.recognise import recognised
 from flows.replay_site import SiteQuestion
-from transforms.errors import ConfigError
 from transforms.fleet import Engine, Source
 from transforms.planner.replay.replay_options import ReplayOptions, check_options, with_settings
+from transforms.setting_values import read_setting
 from transforms.source_settings import check_settings
 
 if TYPE_CHECKING:
@@ -74,11 +74,8 @@ def question_of(flags: Mapping[str, Any], settings: Sequence[str], **options: An
 def source_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Settings of a source in `key=value` texts; ConfigError names a wrong value."""
     values: dict[str, Any] = dict(text.partition("=")[::2] for text in settings)
-    for name, kind, words in (("block_tokens", int, "a whole number"), ("session_rate_per_s", float, "a number")):
+    for name, kind in (("block_tokens", int), ("session_rate_per_s", float)):
         if name in values:
-            try:
-                values[name] = kind(values[name])
-            except ValueError as error:
-                raise ConfigError(f"--set {name}={values[name]}: must be {words}") from error
+            values[name] = read_setting(values[name], kind, f"--set {name}={values[name]}:")
     check_settings(values, "", is_flags=True)
     return values

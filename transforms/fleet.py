@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from transforms.errors import ConfigError, nearest
 from transforms.fleet_limits import check_limits
 from transforms.fleet_running import Publish, Schedule, Warehouse
+from transforms.setting_values import as_kind
 from transforms.source_settings import check_settings
 
 T = TypeVar("T")
@@ -276,11 +277,7 @@ def _value(hint: Any, value: Any, where: str, at: str) -> Any:
 def _scalar(hint: Any, value: Any, where: str, at: str) -> Any:
     if hint is Any:
         return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)  # TOML integers have 64 bits
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-        raise ConfigError(f"{where}: '{at}' must be {words.get(hint, hint)}, not {value!r}")
+    value = as_kind(value, hint, f"{where}: '{at}'")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: '{at}' must be a finite number, not {value}")
     return value

@@ -6,6 +6,20 @@ from typing import Annotated
 
 import typer
 
+from transforms.setting_values import whole_number
+
+
+def _tokens(text: str) -> int:
+    """Tokens of a limit as vLLM's flags spell them: 16384, 16K (times 1,024) or 16k (times 1,000)."""
+    try:
+        tokens = whole_number(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is no whole number; 16384, 16K (x 1,024) and 16k (x 1,000) are") from None
+    if tokens < 1:
+        raise typer.BadParameter(f"{text} must be 1 or more")
+    return tokens
+
+
 EngineOption = Annotated[str, typer.Option("--engine", help="vllm, vllm-ascend, sglang or tensorrt-llm.")]
 EngineVersionOption = Annotated[
     str | None, typer.Option("--engine-version", help="Version such as 0.19.1; default: the newest rules known.")
@@ -17,9 +31,13 @@ KvDtypeOption = Annotated[str, typer.Option("--kv-cache-dtype", help="auto, bf16
 BlockSizeOption = Annotated[
     int | None, typer.Option("--block-size", help="Tokens of a block; a lower bound for models with states.", min=1)
 ]
-MaxModelLenOption = Annotated[int | None, typer.Option("--max-model-len", help="Longest request in tokens.", min=1)]
+MaxModelLenOption = Annotated[
+    int | None,
+    typer.Option("--max-model-len", help="Longest request in tokens; 16K is 16,384.", parser=_tokens, metavar="TOKENS"),
+]
 MaxBatchedTokensOption = Annotated[
-    int | None, typer.Option("--max-num-batched-tokens", help="Tokens of one engine step.", min=1)
+    int | None,
+    typer.Option("--max-num-batched-tokens", help="Tokens of one engine step.", parser=_tokens, metavar="TOKENS"),
 ]
 MaxSeqsOption = Annotated[int | None, typer.Option("--max-num-seqs", help="Requests in one engine step.", min=1)]
 SpeculativeTokensOption = Annotated[

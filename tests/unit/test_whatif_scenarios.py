@@ -96,7 +96,7 @@ def test_a_wrong_setting_is_told_in_one_line(text: str, told: str) -> None:
         ("max_model_len=4:8", "must be KEY=FIRST:LAST"),
         ("max_model_len=1,,2", "must be KEY=FIRST:LAST"),
         ("max_num_seqs=1:100000:+1", "at most 500"),
-        ("max_num_seqs=a:b:+1", "'a' must be a whole number"),
+        ("max_num_seqs=a:b:+1", "a point must be a whole number, not 'a'"),
         ("max_model_len=2048..16384", "a sweep is KEY=FIRST:LAST:xFACTOR, KEY=FIRST:LAST:+STEP or KEY=V1,V2"),
         ("max_model_len=0:4:+2", "must be at least 1"),
         ("max_model_length=4:8:x2", "did you mean 'max_model_len'?"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from transforms.errors import ConfigError, nearest
 from transforms.fleet import Engine
 from transforms.planner.tool_waits.policy import parsed
+from transforms.setting_values import read_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,18 +124,5 @@ def check_autoscaling(options: ReplayOptions) -> None:
 
 
 def _typed(key: str, text: str, hint: Any) -> Any:
-    """`text` as TOML would read it, or as plain text, checked against the field's type."""
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    kind = kinds[0]
-    if kind is str:
-        return text.strip("\"'")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        words = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise ConfigError(f"--set {key}={text}: must be {words[kind]}")
-    return value
+    kind = next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
+    return read_setting(text, kind, f"--set {key}={text}:")

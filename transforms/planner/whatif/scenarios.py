@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.errors import ConfigError, nearest
 from transforms.planner.sizing.plan_tables import TODAY
-from transforms.planner.whatif.settings import NUMBERS, check_setting, kind_of, known_settings, parse_setting
+from transforms.planner.whatif.settings import NUMBERS, check_key, check_setting, kind_of, parse_setting
+from transforms.setting_values import read_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,9 +85,7 @@ def parse_sweep(text: str, base: Mapping[str, Any]) -> list[Scenario]:
     key = key.strip()
     if not separator:
         raise ConfigError(f"{where}: must be {SPELLINGS}")
-    known = known_settings()
-    if key not in known:
-        raise ConfigError(f"{where}: unknown setting '{key}'{nearest(key, known)} (known: {', '.join(sorted(known))})")
+    check_key(key, where)
     if kind_of(key) not in NUMBERS:
         raise ConfigError(f"{where}: {key} is no number; give its values as scenarios of their own")
     values = dict.fromkeys(check_setting(key, value, where) for value in _values(points, kind_of(key), where))
@@ -141,10 +140,7 @@ def _range(first: float, last: float, step: float, kind: type, where: str, *, is
 
 
 def _number(text: str, kind: type, where: str) -> Any:
-    plain = text.replace("_", "")
     try:
-        value = kind(plain)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise ConfigError(f"{where}: '{text}' must be {what}; a sweep is {SPELLINGS}") from None
-    return value
+        return read_setting(text, kind, f"{where}: a point")
+    except ConfigError as error:
+        raise ConfigError(f"{error}; a sweep is {SPELLINGS}") from None

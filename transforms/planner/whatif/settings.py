@@ -14,6 +14,7 @@ from transforms.fleet import Deployment, Engine, Planning, Slo
 from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, Limit
 from transforms.planner.replay.replay_options import ReplayOptions, check_options
 from transforms.planner.whatif.context_limit import REJECTED_TURNS, REQUESTED
+from transforms.setting_values import as_kind, read_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,25 +67,24 @@ def known_settings() -> dict[str, type]:
 
 
 def parse_setting(key: str, text: str, where: str) -> Any:
-    """Value of setting `key` from its text as TOML has it; ConfigError names the nearest key or what it must be."""
-    return check_setting(key, _read(text), where)
+    """Value of setting `key` from its text; ConfigError names the nearest key or what it must be."""
+    check_key(key, where)
+    return check_setting(key, read_setting(text, kind_of(key), f"{where}: {key}"), where)
 
 
 def check_setting(key: str, value: Any, where: str) -> Any:
     """`value` as setting `key` has it; ConfigError where there is no such key, or it cannot have that value."""
+    check_key(key, where)
+    value = as_kind(value, kind_of(key), f"{where}: {key}")
+    _check_value(key, value, where)
+    return value
+
+
+def check_key(key: str, where: str) -> None:
+    """ConfigError with the nearest key where there is no setting `key`."""
     known = known_settings()
     if key not in known:
         raise ConfigError(f"{where}: unknown setting '{key}'{nearest(key, known)} (known: {', '.join(sorted(known))})")
-    kind = kind_of(key)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if kind is str and not isinstance(value, str):
-        value = str(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        words = {int: "a whole number", float: "a number", bool: "true or false"}
-        raise ConfigError(f"{where}: {key} = {value} must be {words[kind]}")
-    _check_value(key, value, where)
-    return value
 
 
 def kind_of(key: str) -> type:
@@ -111,21 +111,6 @@ def _check_value(key: str, value: Any, where: str) -> None:
             Slo(**{key: value}).window_s  # noqa: B018 - asked for its error
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def _read(text: str) -> Any:
-    """`text` as a number or a truth value where it is one, else as text without its quotes."""
-    if text in {"true", "false"}:
-        return text == "true"
-    plain = text.replace("_", "")
-    try:
-        return int(plain)
-    except ValueError:
-        pass
-    try:
-        return float(plain)
-    except ValueError:
-        return text.strip("\"'")
 
 
 DEFAULT_ROUTER = "session_affinity"
