@@ -18,7 +18,8 @@ from transforms.planner.sizing.gpus import Terms
 from transforms.planner.sizing.plan_replicas import Price, Site
 from transforms.planner.sizing.replica import Replica
 from transforms.planner.steps.step_time import StepModel
-from transforms.workload import Workload, make_workload
+from transforms.workload import Workload
+from transforms.workload_rows import make_workload
 
 WEEK = "2026-W47"
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
+from transforms.attempts import wide
 from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
     from numpy.typing import NDArray
+
+    from transforms.attempts import Attempts, KeptAttempts, LoggedRows, Rows
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
     Flags = NDArray[np.bool_]
-
-Kind = TypeVar("Kind", bound=np.generic)
 
 WEEK_S = 7 * 86_400
 MICROS = 1_000_000
@@ -33,13 +37,10 @@ ATTEMPT_COLUMNS = (
 TOOL_WAIT_COLUMNS = ("session_id", "agent_id", "turn", "tenant", "arrived_at", "kind", "wait_s", "prior_context_tokens")
 """Columns of fct_tool_waits a Workload is made of."""
 
-
-LABELS = ("model", "tenant", "session_id", "prefix_block_tokens", "prefix_block_ids")
-_LENGTHS = ("prompt_tokens", "output_tokens", "is_failed")
-_KNOWN_COLUMNS = (
-    *LABELS, *_LENGTHS, "agent_id", "turn", "cached_prompt_tokens", "queue_s", "ttft_s", "e2e_s", "arrived_us",
-    "is_carried",
-)  # fmt: skip
+LABELS = ("model", "tenant", "session_id")
+PREFIXES = ("prefix_block_tokens", "prefix_block_ids")
+_PLACING = ("arrived_at", "week", "e2e_s")
+"""Columns that say whether a row is of the week, or runs into it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,29 +70,16 @@ class ToolWaits:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Attempts of one deployment in one week, with those still running at its start; one element an attempt.
-
-    Times are µs since the week's start (negative for carried attempts); durations NaN where the log does not say.
-    """
+    """Attempts of one deployment in one week, with those still running at its start, in order of arrival."""
 
     deployment_id: str
     week: str
-    arrived_us: Wholes
-    prompt_tokens: Reals
-    cached_tokens: Reals
-    """0 where unknown, never above the prompt less the one token that is always computed."""
-    output_tokens: Reals
-    """0 where a failed attempt's output is unknown."""
-    queue_s: Reals
-    ttft_s: Reals
-    e2e_s: Reals
-    is_failed: Flags
-    is_carried: Flags
-    """Arrived before the week and still running at its start: in its residency, not in its KV·time."""
+    kept: KeptAttempts
+    """One element an attempt; `at` gives those of some rows to compute on."""
     labels: pl.DataFrame
-    """One row an attempt: model, tenant, session, and the prefix blocks where the log has them."""
-    rows_to_replay: pl.DataFrame
-    """Attempts of known prompt as rows of ATTEMPT_COLUMNS, those of unknown output included, in order of arrival."""
+    """One row an attempt: model, tenant and session as categories, and the prefix blocks where the log has them."""
+    logged: LoggedRows
+    """The rows that it was made of."""
     tool_waits: ToolWaits
     unknown: Unknown
     left_out: pl.DataFrame
@@ -100,12 +88,93 @@ class Workload:
     has_prefix_blocks: bool
     attempts_requests: int
     """Attempts of the week, those of unknown length included."""
+    replayable_requests: int
+    """Attempts of known prompt: rows of `rows_to_replay`."""
     sessions: int
 
     @property
     def rows(self) -> int:
         """Attempts in the columns."""
         return len(self.arrived_us)
+
+    def at(self, rows: Rows) -> Attempts:
+        """The attempts of `rows`, to compute on."""
+        return self.kept.at(rows)
+
+    def has_prompt_below(self, limit_tokens: float) -> Flags:
+        """Whether each has a prompt of fewer tokens."""
+        is_below: Flags = self.kept.columns["prompt_tokens"] < limit_tokens
+        return is_below
+
+    def names(self, rows: Wholes, *columns: str) -> pl.DataFrame:
+        """Labels of `rows` as text."""
+        return self.labels.select(columns)[rows].cast(pl.String)
+
+    def rows_to_replay(
+        self, columns: Sequence[str] = ATTEMPT_COLUMNS, low_us: float = -math.inf, high_us: float = math.inf
+    ) -> pl.DataFrame:
+        """Attempts of known prompt as rows of ATTEMPT_COLUMNS, those of unknown output included, in order of arrival.
+
+        Those that arrive in [low_us, high_us), µs since the week's start.
+        """
+        needed = list(dict.fromkeys([*columns, *_PLACING, "prompt_tokens"]))
+        start_us, about_us = micros(week_start(self.week)), 2 * WEEK_S * MICROS
+        if max(-low_us, high_us) >= about_us:
+            batches = self.logged.batches(needed)
+        else:
+            batches = self.logged.between(needed, start_us + math.floor(low_us), start_us + math.ceil(high_us))
+        is_asked = pl.col("arrived_us").is_between(low_us, high_us, closed="left") & (pl.col("prompt_tokens") >= 1)
+        return pl.concat(chosen(placed(rows, self.week), is_asked).select(columns) for rows in batches)
+
+    @property
+    def arrived_us(self) -> Wholes:
+        """Arrival of each, µs since the week's start; negative for carried attempts."""
+        return self.kept.columns["arrived_us"]
+
+    @property
+    def prompt_tokens(self) -> Reals:
+        """Prompt of each, tokens."""
+        return self._tokens("prompt_tokens")
+
+    @property
+    def cached_tokens(self) -> Reals:
+        """Cached part of each prompt, tokens."""
+        return self._tokens("cached_tokens")
+
+    @property
+    def output_tokens(self) -> Reals:
+        """Output of each, tokens."""
+        return self._tokens("output_tokens")
+
+    @property
+    def queue_s(self) -> Reals:
+        """Logged queue time of each, s, NaN where unknown."""
+        return self.kept.columns["queue_s"]
+
+    @property
+    def ttft_s(self) -> Reals:
+        """Logged time to first token of each, s, NaN where unknown."""
+        return self.kept.columns["ttft_s"]
+
+    @property
+    def e2e_s(self) -> Reals:
+        """Logged time to the end of each, s, NaN where unknown."""
+        return self.kept.columns["e2e_s"]
+
+    @property
+    def is_failed(self) -> Flags:
+        """Whether each failed."""
+        return self.kept.columns["is_failed"]
+
+    @property
+    def is_carried(self) -> Flags:
+        """Whether each arrived before the week and still ran at its start."""
+        return self.kept.columns["is_carried"]
+
+    def _tokens(self, name: str) -> Reals:
+        values = wide(self.kept.columns[name])
+        values.setflags(write=False)
+        return values
 
 
 def week_start(week: str) -> datetime:
@@ -118,124 +187,25 @@ def week_start(week: str) -> datetime:
     return datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
 
 
-def make_workload(attempts: pl.DataFrame, tool_waits: pl.DataFrame, deployment_id: str, week: str) -> Workload:
-    """Workload of `week` from rows of fct_attempts and fct_tool_waits of one deployment.
+def placed(attempts: pl.DataFrame, week: str) -> pl.DataFrame:
+    """Rows of `attempts` in `week` or before it and running into it, with `arrived_us` (since its start), `is_carried`.
 
-    Rows of the week, and rows before it whose end lies beyond its start, are kept; others are ignored.
+    The same frame, not a copy, where all are.
     """
-    start_us = _micros(week_start(week))
     timed = attempts.with_columns(
-        (pl.col("arrived_at").dt.epoch("us") - start_us).alias("arrived_us"),
+        (pl.col("arrived_at").dt.epoch("us") - micros(week_start(week))).alias("arrived_us"),
         (pl.col("week") != week).alias("is_carried"),
     )
-    placed = _in_order(_chosen(timed, ~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & _runs_into_the_week())))
-    known = _chosen(placed.select(_KNOWN_COLUMNS), _is_known())
-    prompt = _reals(known, "prompt_tokens")
-    return Workload(
-        deployment_id=deployment_id,
-        week=week,
-        arrived_us=_frozen(known["arrived_us"].to_numpy().astype(np.int64)),
-        prompt_tokens=prompt,
-        cached_tokens=_frozen(np.minimum(_reals(known, "cached_prompt_tokens", 0.0), np.maximum(prompt - 1, 0.0))),
-        output_tokens=_reals(known, "output_tokens", 0.0),
-        queue_s=_reals(known, "queue_s"),
-        ttft_s=_reals(known, "ttft_s"),
-        e2e_s=_reals(known, "e2e_s"),
-        is_failed=_flags(known, "is_failed"),
-        is_carried=_flags(known, "is_carried"),
-        labels=known.select(LABELS),
-        rows_to_replay=_chosen(placed.select(ATTEMPT_COLUMNS), pl.col("prompt_tokens") >= 1),
-        tool_waits=_tool_waits(tool_waits, known, start_us),
-        unknown=_unknown(placed, tool_waits),
-        left_out=_left_out(placed),
-        has_cached_tokens=known["cached_prompt_tokens"].is_not_null().any(),
-        has_prefix_blocks=bool((known["prefix_block_ids"].list.len() > 0).any()),
-        attempts_requests=placed.height - int(placed["is_carried"].sum()),
-        sessions=placed.select(pl.col("session_id").filter(~pl.col("is_carried")).drop_nulls().n_unique()).item(),
-    )
+    runs_in = pl.col("arrived_us") + pl.col("e2e_s").fill_null(0.0) * MICROS > 0
+    return chosen(timed, ~pl.col("is_carried") | ((pl.col("arrived_us") < 0) & runs_in))
 
 
-def _chosen(rows: pl.DataFrame, is_it: pl.Expr) -> pl.DataFrame:
+def chosen(rows: pl.DataFrame, is_it: pl.Expr) -> pl.DataFrame:
     """`rows` that are it; the same frame, not a copy, where all are."""
     flags = rows.select(is_it.fill_null(value=False)).to_series()
     return rows if flags.all() else rows.filter(flags)
 
 
-def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows` in order of arrival; the same frame, not a copy, where they are so already."""
-    return rows if rows["arrived_us"].is_sorted() else rows.sort("arrived_us", maintain_order=True)
-
-
-def _runs_into_the_week() -> pl.Expr:
-    return pl.col("arrived_us") + pl.col("e2e_s").fill_null(0.0) * MICROS > 0
-
-
-def _is_known() -> pl.Expr:
-    return pl.col("prompt_tokens").is_not_null() & (pl.col("output_tokens").is_not_null() | pl.col("is_failed"))
-
-
-def _is_whole() -> pl.Expr:
-    return pl.col("prompt_tokens").is_not_null() & pl.col("output_tokens").is_not_null()
-
-
-def _unknown(rows: pl.DataFrame, tool_waits: pl.DataFrame) -> Unknown:
-    """Counts of the week's own rows that lack a length."""
-    week_rows = rows.lazy().filter(~pl.col("is_carried"), ~_is_whole()).select(_LENGTHS).collect()
-    no_prompt = pl.col("prompt_tokens").is_null()
-    no_output = ~no_prompt & pl.col("output_tokens").is_null()
-    counts = week_rows.select(
-        no_prompt.sum().alias("prompt"),
-        (no_output & ~pl.col("is_failed")).sum().alias("output"),
-        (no_output & pl.col("is_failed")).sum().alias("failed"),
-    ).row(0)
-    lacking = tool_waits.filter((pl.col("kind") == "tool") & ~_is_measured_wait()).height
-    return Unknown(int(counts[0]), int(counts[1]), int(counts[2]), lacking)
-
-
-def _left_out(rows: pl.DataFrame) -> pl.DataFrame:
-    """The week's own rows that cannot be used, counted."""
-    groups = rows.filter(~pl.col("is_carried") & ~_is_known()).group_by(
-        "model", "tenant", pl.col("is_failed").fill_null(value=False)
-    )
-    return groups.agg(pl.len().cast(pl.Int64).alias("unknown_requests"))
-
-
-def _is_measured_wait() -> pl.Expr:
-    return pl.col("wait_s").is_not_null() & pl.col("prior_context_tokens").is_not_null()
-
-
-def _tool_waits(tool_waits: pl.DataFrame, attempts: pl.DataFrame, start_us: int) -> ToolWaits:
-    """Gaps of kind tool that end in the attempts at hand; a gap takes the model of the request that ends it."""
-    keys = ["session_id", "agent_id", "turn"]
-    models = attempts.select(*keys, "model").unique(keys, keep="first", maintain_order=True)
-    gaps = (
-        tool_waits.filter((pl.col("kind") == "tool") & _is_measured_wait())
-        .with_columns((pl.col("arrived_at").dt.epoch("us") - start_us).alias("end_us"))
-        .join(models, on=keys, how="left", nulls_equal=True, maintain_order="left")
-        .filter(pl.col("end_us") > 0)
-    )
-    end_us = gaps["end_us"].to_numpy().astype(np.int64)
-    wait_us = np.rint(_reals(gaps, "wait_s") * MICROS).astype(np.int64)
-    return ToolWaits(
-        start_us=_frozen(end_us - wait_us),
-        end_us=_frozen(end_us),
-        tokens=_reals(gaps, "prior_context_tokens"),
-        labels=gaps.select("model", "tenant", "session_id"),
-    )
-
-
-def _micros(moment: datetime) -> int:
+def micros(moment: datetime) -> int:
+    """µs of `moment` since 1970."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-def _reals(frame: pl.DataFrame, column: str, unknown: float = float("nan")) -> Reals:
-    return _frozen(frame[column].cast(pl.Float64).fill_null(unknown).to_numpy())
-
-
-def _flags(frame: pl.DataFrame, column: str) -> Flags:
-    return _frozen(frame[column].fill_null(value=False).to_numpy())
-
-
-def _frozen(values: NDArray[Kind]) -> NDArray[Kind]:
-    values.setflags(write=False)
-    return values

@@ -18,7 +18,7 @@ from flows.fleet import LoadedFleet
 from flows.sites import site_of
 from transforms.fleet import parse_fleet
 from transforms.planner.sizing.plan_deployment import plan_deployment
-from transforms.workload import make_workload
+from transforms.workload_rows import make_workload
 
 FLEET = {
     "deployments": [

@@ -37,7 +37,8 @@ from transforms.planner.residency.kv_time import decode_kv_time, prefill_kv_time
 from transforms.planner.residency.occupancy import request_residency, tool_wait_residency
 from transforms.planner.residency.pace import slo_pace
 from transforms.planner.residency.timeline import Timeline, observed_timeline, slo_timeline
-from transforms.workload import WEEK_S, Workload, make_workload
+from transforms.workload import WEEK_S, Workload
+from transforms.workload_rows import make_workload
 
 REPLICA = replica()
 EXACT = 1e-9

@@ -25,7 +25,8 @@ from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.planner.sizing.replay_week import ReplayWeek, replay_week
 from transforms.planner.sizing.replica import Replica
 from transforms.planner.steps.hardware import ASSUMED
-from transforms.workload import Workload, make_workload
+from transforms.workload import Workload
+from transforms.workload_rows import make_workload
 
 
 def denser(rows: pl.DataFrame, factor: float) -> Workload:

@@ -15,7 +15,8 @@ from transforms.planner.weeks.shapley import shapley
 from transforms.planner.weeks.swapped import FACTORS
 from transforms.planner.weeks.week_changes import change_rows
 from transforms.planner.weeks.week_traffic import as_other
-from transforms.workload import MICROS, Workload, make_workload
+from transforms.workload import MICROS, Workload
+from transforms.workload_rows import make_workload
 
 REQUESTS = 12_000
 HOURS = np.array([1, 1, 1, 1, 1, 2, 4, 8, 12, 16, 16, 14, 12, 14, 16, 14, 12, 8, 6, 4, 3, 2, 1, 1], dtype=float)

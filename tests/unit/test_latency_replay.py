@@ -158,7 +158,7 @@ def test_a_replica_has_two_capacities_and_the_needed_fleet_room_to_grow() -> Non
     rows = hours(3, [300, 4000], prompt=7.0)
     tables = plan_deployment(workload(rows), site(SLOW), ASSUMED, "0" * 12)
     row = tables["plan_replicas"].filter("is_binding").row(0, named=True)
-    work = demands_of_week(workload(rows), SLOW, 2).slo
+    work = demands_of_week(workload(rows), SLOW, 2).slo.at(slice(None))
     seconds = (work.end_us - work.prefill_us).sum() / 1e6
     prefill = (work.first_us - work.prefill_us) / 1e6
     decode = (work.end_us - work.first_us) / 1e6

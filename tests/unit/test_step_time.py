@@ -133,11 +133,11 @@ def test_slo_pace_reads_a_full_pool_and_keeps_the_promise() -> None:
 
 def test_planned_batch_fits_the_observed_lengths() -> None:
     one = replica()
-    found = planned_batch(one, np.full(10, 20_000.0), np.full(10, 2000.0))
+    found = planned_batch(one, [(np.full(10, 20_000.0), np.full(10, 2000.0))])
     assert found is not None
     assert found.context_tokens == 21_000
     assert found.batch_requests == 448_000 // 21_000
-    assert planned_batch(one, np.full(3, 100.0), np.ones(3)) is None
+    assert planned_batch(one, [(np.full(3, 100.0), np.ones(3))]) is None
 
 
 @given(prompt=st.integers(1, 100_000), output=st.integers(1, 4000), more=st.integers(1, 1000))

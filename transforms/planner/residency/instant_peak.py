@@ -8,22 +8,23 @@ import numpy as np
 
 from transforms.planner.residency.occupancy import decode_stretches, prefill_stretches
 from transforms.planner.residency.sweep import MICROS
+from transforms.planner.residency.timeline import joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from transforms.planner.residency.occupancy import Stretches
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline
     from transforms.planner.sizing.replica import Replica
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
 
 
-def instant_max_bytes(timeline: Timeline, replica: Replica, start_us: int, end_us: int) -> float:
+def instant_max_bytes(timeline: AnyTimeline, replica: Replica, start_us: int, end_us: int) -> float:
     """Largest block residency in [start_us, end_us), bytes; at equal instants ends come before starts."""
-    is_inside = (timeline.prefill_us < end_us) & (timeline.end_us > start_us)
-    inside = type(timeline)(**{name: values[is_inside] for name, values in vars(timeline).items()})
+    near = (part.at((part.prefill_us < end_us) & (part.end_us > start_us)) for part in timeline.parts())
+    inside = joined(near, timeline.at(slice(0, 0)))
     phases = (prefill_stretches(inside, replica), decode_stretches(inside, replica))
     events = [event for phase in phases for event in _events(phase, start_us, end_us)]
     at_us, step, slope, is_start = (np.concatenate(column) for column in zip(*events, strict=True))

@@ -36,11 +36,18 @@ class PhaseKvTime:
 def prefill_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:
     """KV·time while each prompt grows from its cached prefix, byte·s."""
     duration_s = (timeline.first_us - timeline.prefill_us) / SECOND_US
-    mean_tokens = (timeline.cached_tokens + timeline.prompt_tokens) / 2
     block = ramp_mean_bytes(replica.groups, timeline.cached_tokens, timeline.prompt_tokens)
-    held = replica.kv_token_bytes * mean_tokens * duration_s
+    held = prefill_linear_byte_s(timeline, replica)
     inside = _inside(timeline.prefill_us, timeline.first_us, timeline.cached_tokens, timeline.prompt_tokens)
     return PhaseKvTime(held, block * duration_s, replica.kv_token_bytes * inside)
+
+
+def prefill_linear_byte_s(timeline: Timeline, replica: Replica) -> Reals:
+    """KV·time of each prefill, token-linear, byte·s."""
+    duration_s = (timeline.first_us - timeline.prefill_us) / SECOND_US
+    mean_tokens = (timeline.cached_tokens + timeline.prompt_tokens) / 2
+    held: Reals = replica.kv_token_bytes * mean_tokens * duration_s
+    return held
 
 
 def decode_kv_time(timeline: Timeline, replica: Replica) -> PhaseKvTime:

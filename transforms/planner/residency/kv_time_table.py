@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from transforms.attempts import parts_of
 from transforms.planner.provenance import MEASURED, MODELLED
 from transforms.planner.residency.kv_time import decode_kv_time, prefill_kv_time, tool_wait_kv_time
 from transforms.planner.residency.shared_blocks import SharedOut, shared_out_at_most, shared_out_by_blocks
+from transforms.planner.residency.timeline import has_modelled, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from transforms.planner.residency.kv_time import PhaseKvTime
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline, Timeline
     from transforms.planner.sizing.replica import Replica
     from transforms.workload import Workload
 
@@ -23,12 +27,43 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 EXACT, LOWER_BOUND = "exact", "lower bound"
+PHASES = {"prefill": prefill_kv_time, "decode": decode_kv_time}
 _GROUP = ["model", "tenant", "is_failed"]
 _COUNTS = ("attempts_requests", "lower_bound_requests")
 _VALUES = (*_COUNTS, "kv_time_byte_s", "kv_block_time_byte_s", "kv_time_inside_byte_s", "kv_shared_time_byte_s")
 
 
-def kv_time_rows(workload: Workload, timeline: Timeline, replica: Replica, replicas: int) -> pl.DataFrame:
+class GroupSums:
+    """Sums by group, each in the order in which its rows come: equal rows give equal bytes, in whatever parts."""
+
+    def __init__(self, keys: pl.DataFrame) -> None:
+        """Start with nothing in the groups of `keys`, one row each."""
+        self.keys = keys
+        self._numbered = keys.with_row_index("group")
+        self._sums: dict[str, NDArray[Any]] = {name: np.zeros(keys.height) for name in _VALUES}
+
+    def add(self, keys: pl.DataFrame, taken: Flags, is_bound: Flags, held: PhaseKvTime, shared: Reals | None) -> None:
+        """Add rows: what counts of those `taken` and, inside the week, of all."""
+        coded = keys.join(self._numbered, on=_GROUP, how="left", nulls_equal=True, maintain_order="left")
+        groups = coded["group"].to_numpy().astype(np.int64)
+        own = (taken, taken & is_bound, taken * held.linear_byte_s, taken * held.block_byte_s, held.inside_byte_s)
+        columns = dict(zip(_VALUES, own, strict=False)) | ({} if shared is None else {_VALUES[-1]: taken * shared})
+        places = np.concatenate([np.arange(self.keys.height), groups])
+        for name, values in columns.items():
+            before = self._sums[name]
+            self._sums[name] = np.bincount(places, np.concatenate([before, values]), minlength=len(before))
+
+    def table(self, *, is_shared_known: bool) -> pl.DataFrame:
+        """One row a group with its sums, groups in order."""
+        sums = dict(self._sums) if is_shared_known else self._sums | {_VALUES[-1]: None}
+        summed = self.keys.with_columns(pl.col(_GROUP[:2]).cast(pl.String)).with_columns(
+            pl.lit(None, pl.Float64).alias(name) if values is None else pl.Series(name, values)
+            for name, values in sums.items()
+        )
+        return summed.sort(_GROUP, nulls_last=True)
+
+
+def kv_time_rows(workload: Workload, timeline: AnyTimeline, replica: Replica, replicas: int) -> pl.DataFrame:
     """Rows of plan_kv_time: attempts of the week by model, tenant and outcome, one row a phase.
 
     Attempts carried into the week count where they arrived; `kv_time_inside_byte_s` is what all of them, carried ones
@@ -37,27 +72,14 @@ def kv_time_rows(workload: Workload, timeline: Timeline, replica: Replica, repli
     prefix block ids in one replica; else a lower bound; NULL where the log says nothing about prefixes. No engine of
     today holds KV through tool waits, so those rows are modelled whatever the log has measured.
     """
-    shared, reading = _shared_out(workload, timeline, replica, replicas)
-    keys = workload.labels.select("model", "tenant").with_columns(pl.Series("is_failed", workload.is_failed))
-    week_rows = ~workload.is_carried
-    is_bound = workload.is_failed & np.isnan(workload.e2e_s)
-    provenance = MODELLED if timeline.is_modelled.any() else MEASURED
+    shared_of, reading = _shared_out(workload, timeline, replica, replicas)
+    provenance = MODELLED if has_modelled(timeline) else MEASURED
     phases = []
-    for phase, held, out in (
-        ("prefill", prefill_kv_time(timeline, replica), None if shared is None else shared.prefill_token_s),
-        ("decode", decode_kv_time(timeline, replica), None if shared is None else shared.decode_token_s),
-    ):
-        summed = _summed(keys, held, _shared(held, out, replica), is_bound, week_rows)
-        named = _with_unknown(summed, workload.left_out).with_columns(
-            pl.lit(phase).alias("phase"), pl.lit(provenance).alias("provenance")
-        )
-        phases.append(named)
-    waits = workload.tool_waits
-    held = tool_wait_kv_time(waits, replica)
-    wait_keys = waits.labels.select("model", "tenant").with_columns(pl.lit(value=False).alias("is_failed"))
-    everyone = np.ones(wait_keys.height, dtype=np.bool_)
-    kept = _summed(wait_keys, held, None, ~everyone, everyone)
+    for phase, sums in _by_phase(workload, timeline, replica, shared_of).items():
+        named = _with_unknown(sums.table(is_shared_known=shared_of is not None), workload.left_out)
+        phases.append(named.with_columns(pl.lit(phase).alias("phase"), pl.lit(provenance).alias("provenance")))
     hypothetical = {"unknown_requests": 0, "phase": "tool_wait", "provenance": MODELLED}
+    kept = _tool_waits(workload, replica)
     phases.append(kept.with_columns(pl.lit(value).alias(name) for name, value in hypothetical.items()))
     is_read = pl.col("kv_shared_time_byte_s").is_not_null()
     return pl.concat(phases, how="diagonal_relaxed").with_columns(
@@ -68,38 +90,62 @@ def kv_time_rows(workload: Workload, timeline: Timeline, replica: Replica, repli
     )
 
 
+def _by_phase(
+    workload: Workload,
+    timeline: AnyTimeline,
+    replica: Replica,
+    shared_of: Callable[[slice, Timeline], SharedOut] | None,
+) -> dict[str, GroupSums]:
+    """Sums of each phase over the attempts of the week, part by part."""
+    keys = workload.labels.select("model", "tenant").with_columns(pl.Series("is_failed", workload.is_failed))
+    groups = keys.unique(_GROUP)
+    phases = {phase: GroupSums(groups) for phase in PHASES}
+    for rows, part in zip(parts_of(workload.rows), timeline.parts(), strict=True):
+        taken = ~workload.is_carried[rows]
+        is_bound = workload.is_failed[rows] & np.isnan(workload.e2e_s[rows])
+        out = None if shared_of is None else shared_of(rows, part)
+        own = None if out is None else (out.prefill_token_s, out.decode_token_s)
+        for place, (phase, held_of) in enumerate(PHASES.items()):
+            held = held_of(part, replica)
+            shared = None if own is None else _shared(held, own[place], replica)
+            phases[phase].add(keys[rows], taken, is_bound, held, shared)
+    return phases
+
+
+def _tool_waits(workload: Workload, replica: Replica) -> pl.DataFrame:
+    """What contexts kept through the tool waits would hold."""
+    waits = workload.tool_waits
+    keys = waits.labels.select("model", "tenant").with_columns(pl.lit(value=False).alias("is_failed"))
+    everyone = np.ones(keys.height, dtype=np.bool_)
+    sums = GroupSums(keys.unique(_GROUP))
+    sums.add(keys, everyone, ~everyone, tool_wait_kv_time(waits, replica), None)
+    return sums.table(is_shared_known=False)
+
+
 def _shared_out(
-    workload: Workload, timeline: Timeline, replica: Replica, replicas: int
-) -> tuple[SharedOut | None, str | None]:
+    workload: Workload, timeline: AnyTimeline, replica: Replica, replicas: int
+) -> tuple[Callable[[slice, Timeline], SharedOut] | None, str | None]:
+    """What others pay of the attempts of some rows, and how it is to be read; None where the log does not say.
+
+    Blocks are shared across the week: with their ids it is looked at as a whole, not in parts.
+    """
     if not replica.has_prefix_caching:
-        nothing = timeline.cached_tokens * 0.0
-        return SharedOut(nothing, nothing), EXACT
+        return lambda _rows, part: SharedOut(part.cached_tokens * 0.0, part.cached_tokens * 0.0), EXACT
     if workload.has_prefix_blocks:
-        return shared_out_by_blocks(timeline, workload.labels), EXACT if replicas == 1 else LOWER_BOUND
+        out = shared_out_by_blocks(joined(timeline.parts(), timeline.at(slice(0, 0))), workload.labels)
+        return (
+            lambda rows, _part: SharedOut(out.prefill_token_s[rows], out.decode_token_s[rows]),
+            EXACT if replicas == 1 else LOWER_BOUND,
+        )
     if workload.has_cached_tokens:
-        return shared_out_at_most(timeline), LOWER_BOUND
+        return lambda _rows, part: shared_out_at_most(part), LOWER_BOUND
     return None, None
 
 
-def _shared(held: PhaseKvTime, out: Reals | None, replica: Replica) -> Reals | None:
-    return None if out is None else np.maximum(held.linear_byte_s - replica.kv_token_bytes * out, 0.0)
-
-
-def _summed(keys: pl.DataFrame, held: PhaseKvTime, shared: Reals | None, is_bound: Flags, taken: Flags) -> pl.DataFrame:
-    """Sums by group in a fixed order of addition, so that equal input gives equal bytes."""
-    groups = keys.unique(_GROUP).sort(_GROUP, nulls_last=True).with_row_index("group")
-    coded = keys.join(groups, on=_GROUP, how="left", nulls_equal=True, maintain_order="left")
-    codes = coded["group"].to_numpy().astype(np.int64)
-    columns = (taken, taken & is_bound, taken * held.linear_byte_s, taken * held.block_byte_s, held.inside_byte_s)
-    sums = [np.bincount(codes, column, minlength=groups.height) for column in columns]
-    summed = groups.drop("group").with_columns(
-        pl.Series(name, values) for name, values in zip(_VALUES[:-1], sums, strict=True)
-    )
-    if shared is None:
-        return summed.with_columns(pl.lit(None, pl.Float64).alias(_VALUES[-1]))
-    return summed.with_columns(pl.Series(_VALUES[-1], np.bincount(codes, taken * shared, minlength=groups.height)))
+def _shared(held: PhaseKvTime, out: Reals, replica: Replica) -> Reals:
+    return np.maximum(held.linear_byte_s - replica.kv_token_bytes * out, 0.0)
 
 
 def _with_unknown(summed: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
-    joined = summed.join(left_out, on=_GROUP, how="full", nulls_equal=True, coalesce=True)
-    return joined.with_columns(pl.col(*_COUNTS, "unknown_requests", *_VALUES[2:-1]).fill_null(0))
+    joined_rows = summed.join(left_out, on=_GROUP, how="full", nulls_equal=True, coalesce=True)
+    return joined_rows.with_columns(pl.col(*_COUNTS, "unknown_requests", *_VALUES[2:-1]).fill_null(0))

@@ -14,7 +14,7 @@ from transforms.planner.residency.block_rounding import (
     decode_mean_bytes,
     ramp_mean_bytes,
 )
-from transforms.planner.residency.sweep import CHUNK_ROWS, MICROS, Sweep
+from transforms.planner.residency.sweep import MICROS, Sweep
 from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline, Timeline
     from transforms.planner.sizing.replica import Replica
     from transforms.workload import ToolWaits
 
@@ -68,11 +68,11 @@ Residency = dict[str, PhaseResidency]
 """Phase → its 1 s means."""
 
 
-def request_residency(timeline: Timeline, replica: Replica, window_s: int = WEEK_S) -> Residency:
+def request_residency(timeline: AnyTimeline, replica: Replica, window_s: int = WEEK_S) -> Residency:
     """Prefill and decode residency over [0, window_s) of all attempts of `timeline`."""
     makers = {"prefill": prefill_stretches, "decode": decode_stretches}
     return {
-        phase: _swept((make(part, replica) for part in timeline_parts(timeline)), replica, window_s)
+        phase: _swept((make(part, replica) for part in timeline.parts()), replica, window_s)
         for phase, make in makers.items()
     }
 
@@ -98,13 +98,6 @@ def decode_stretches(timeline: Timeline, replica: Replica) -> Stretches:
     mean = decode_mean_bytes(replica.groups, low, output)
     ends = _with_mean(block_bytes(replica.groups, low), decode_end_bytes(replica.groups, low, output), mean)
     return Stretches(timeline.first_us, timeline.end_us, low, low + output, *ends)
-
-
-def timeline_parts(timeline: Timeline) -> Iterator[Timeline]:
-    """`timeline` in parts of bounded size, so that working memory does not grow with the week."""
-    columns = vars(timeline)
-    for low in range(0, len(timeline.end_us), CHUNK_ROWS):
-        yield type(timeline)(**{name: values[low : low + CHUNK_ROWS] for name, values in columns.items()})
 
 
 def total_block_bytes(residency: Residency) -> Reals:

@@ -18,6 +18,8 @@ from transforms.planner.steps.step_time import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from transforms.planner.sizing.replica import Replica
@@ -69,13 +71,16 @@ def slo_pace(replica: Replica) -> Pace:
     )
 
 
-def planned_batch(replica: Replica, prompt_tokens: Reals, output_tokens: Reals) -> PlannedBatch | None:
-    """B* on the observed lengths; None where nothing decodes."""
-    weights = np.maximum(output_tokens - 1, 0)
-    decoded = float(weights.sum())
+def planned_batch(replica: Replica, lengths: Iterable[tuple[Reals, Reals]]) -> PlannedBatch | None:
+    """B* on the observed lengths (prompts and outputs, in parts); None where nothing decodes."""
+    decoded = contexts = 0.0
+    for prompt_tokens, output_tokens in lengths:
+        weights = np.maximum(output_tokens - 1, 0)
+        decoded += float(weights.sum())
+        contexts += float(((prompt_tokens + output_tokens / 2) * weights).sum())
     if decoded == 0:
         return None
-    context_tokens = float(((prompt_tokens + output_tokens / 2) * weights).sum()) / decoded
+    context_tokens = contexts / decoded
     batch = largest_batch(
         replica.step,
         context_tokens,

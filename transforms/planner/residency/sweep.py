@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms.attempts import parts_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
     Wholes = NDArray[np.int64]
 
 MICROS = 1_000_000
-CHUNK_ROWS = 1 << 17
-"""Stretches per pass: bounds the working memory, whatever the number of rows."""
-
 SLOPE_QUANTUM_PER_S = 2.0**-32
 """Slopes are whole multiples of this, so that sums of them are exact and cancel: a residue would be integrated over
 the whole week. It moves a stretch's value by less than 1e-7 of a token in ten minutes."""
@@ -40,8 +39,7 @@ class Sweep:
 
     def add(self, start_us: Wholes, end_us: Wholes, *ramps: Ramp) -> None:
         """Let one ramp per curve reside from `start_us` to `end_us`; what lies outside the window is cut off."""
-        for low in range(0, len(start_us), CHUNK_ROWS):
-            rows = slice(low, low + CHUNK_ROWS)
+        for rows in parts_of(len(start_us)):
             parts = [(_rows(first, rows), None if last is None else last[rows]) for first, last in ramps]
             self._add_chunk(start_us[rows], end_us[rows], parts)
 

@@ -14,6 +14,7 @@ from transforms.workload import MICROS, WEEK_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from transforms.attempts import Attempts
     from transforms.planner.sizing.replica import Replica
     from transforms.workload import Workload
 
@@ -37,33 +38,27 @@ class Window:
 
 def windows_of(workload: Workload, replica: Replica) -> list[Window]:
     """Windows of the week in which requests arrived, in order; prompts the engine refuses are counted, not timed."""
-    is_accepted = accepted(workload, replica)
-    taken = is_accepted & ~workload.is_carried
-    arrived_us = workload.arrived_us[taken]
-    refused_us = workload.arrived_us[~is_accepted & ~workload.is_carried]
-    columns = [values[taken] for values in (workload.prompt_tokens, workload.cached_tokens, workload.output_tokens)]
     starts_s = np.arange(0, WEEK_S, replica.window_s)
-    bounds_us = np.append(starts_s, WEEK_S) * MICROS
-    edges, refused = np.searchsorted(arrived_us, bounds_us), np.diff(np.searchsorted(refused_us, bounds_us))
+    edges = np.searchsorted(workload.arrived_us, np.append(starts_s, WEEK_S) * MICROS)
     windows = []
-    for start_s, low, high, lost in zip(starts_s, edges[:-1], edges[1:], refused, strict=True):
-        requests = int(high - low + lost)
-        if requests:
-            made = _traffic(arrived_us[low:high], *(c[low:high] for c in columns), refused_ratio=float(lost) / requests)
-            windows.append(Window(int(start_s), requests, made))
+    for start_s, low, high in zip(starts_s, edges[:-1], edges[1:], strict=True):
+        if low < high:
+            attempts = workload.at(slice(low, high))
+            windows.append(Window(int(start_s), attempts.rows, _traffic(attempts, accepted(attempts, replica))))
     return windows
 
 
-def _traffic(
-    arrived_us: NDArray[np.int64], prompt: Reals, cached: Reals, output: Reals, *, refused_ratio: float
-) -> Traffic:
-    if not len(arrived_us):
+def _traffic(attempts: Attempts, is_accepted: NDArray[np.bool_]) -> Traffic:
+    refused_ratio = float(attempts.rows - is_accepted.sum()) / attempts.rows
+    columns = (attempts.prompt_tokens, attempts.cached_tokens, attempts.output_tokens)
+    prompt, cached, output = (values[is_accepted] for values in columns)
+    if not len(prompt):
         return Traffic(0.0, 0.0, 0.0, prompt, cached, refused_ratio)
     weights = np.maximum(output, 1.0)
     order = np.argsort(prompt - cached, kind="stable")
     picked = order[np.linspace(0, len(order) - 1, min(len(order), SAMPLE_ROWS)).round().astype(np.int64)]
     return Traffic(
-        requests_per_s=_seen_rate(arrived_us),
+        requests_per_s=_seen_rate(attempts.arrived_us[is_accepted]),
         output_mean_tokens=float(output.mean()),
         context_mean_tokens=float(((prompt + output / 2) * weights).sum() / weights.sum()),
         prompt_tokens=prompt[picked],

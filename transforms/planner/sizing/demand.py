@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from transforms.planner.residency.pace import Pace
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline
     from transforms.planner.residency.traffic import Window
     from transforms.planner.sizing.latency_by_replay import LatencyReplay
     from transforms.planner.sizing.latency_estimate import Traffic
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from transforms.planner.steps.step_time import Number
 
     Reals = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
 
 DAY_S = 86_400
 
@@ -103,22 +104,25 @@ def kv_demand(peak_bytes: Number, replica: Replica, headroom_ratio: float) -> Nu
     return peak_bytes * (1 + headroom_ratio) / replica.kv_capacity_bytes
 
 
-def compute_work(timeline: Timeline, replica: Replica, pace: Pace) -> Reals:
+def compute_work(timeline: AnyTimeline, replica: Replica, pace: Pace) -> Reals:
     """Replica-seconds of work per second at SLO pace, 1 s means over the week, one element a second.
 
     Prefill work is spread over the prefill and decode work over the decode; then each second takes the mean of the
     seconds a first token may still wait for (ttft_p95_s): work within the promise need not be done at once.
     """
     sweep = Sweep(WEEK_S, curves=1)
-    prefill = prefill_work_s(replica, pace, timeline.prompt_tokens, timeline.cached_tokens)
-    decode = decode_work_s(replica, timeline.prompt_tokens, timeline.output_tokens)
-    for start_us, end_us, work_s in (
-        (timeline.prefill_us, timeline.first_us, prefill),
-        (timeline.first_us, timeline.end_us, decode),
-    ):
-        duration_s = (end_us - start_us) / MICROS
-        sweep.add(start_us, end_us, (work_s / np.where(duration_s > 0, duration_s, np.inf), None))
+    for part in timeline.parts():
+        prefill = prefill_work_s(replica, pace, part.prompt_tokens, part.cached_tokens)
+        _add_work(sweep, part.prefill_us, part.first_us, prefill)
+    for part in timeline.parts():
+        _add_work(sweep, part.first_us, part.end_us, decode_work_s(replica, part.prompt_tokens, part.output_tokens))
     return _trailing_means(sweep.means()[0], max(1, int(replica.ttft_p95_s)))
+
+
+def _add_work(sweep: Sweep, start_us: Wholes, end_us: Wholes, work_s: Reals) -> None:
+    """Spread `work_s` evenly from start to end, each."""
+    duration_s = (end_us - start_us) / MICROS
+    sweep.add(start_us, end_us, (work_s / np.where(duration_s > 0, duration_s, np.inf), None))
 
 
 def compute_demand(peak_work: Number, headroom_ratio: float) -> Number:

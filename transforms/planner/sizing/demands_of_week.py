@@ -11,18 +11,20 @@ from transforms.planner.residency.instant_peak import instant_max_bytes
 from transforms.planner.residency.occupancy import HOUR_S, request_residency, tool_wait_residency, total_block_bytes
 from transforms.planner.residency.pace import planned_batch, slo_pace
 from transforms.planner.residency.sweep import MICROS
-from transforms.planner.residency.timeline import accepted, observed_timeline, slo_timeline
+from transforms.planner.residency.timeline import accepted, observed_week, slo_week
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.demand import compute_work, day_tails, latency_demand, week_peak
 from transforms.planner.sizing.latency_estimate import latency
 from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from transforms.planner.residency.occupancy import PhaseResidency, Residency
     from transforms.planner.residency.pace import Pace, PlannedBatch
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import WeekTimeline
     from transforms.planner.residency.traffic import Window
     from transforms.planner.sizing.demand import LatencyDemand, Peak
     from transforms.planner.sizing.replica import Replica
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
+    Wholes = NDArray[np.int64]
 
 CENSORING_FILL_RATIO = 0.9
 """Observed residency above this share of today's capacity says what the fleet allowed, not what was asked for."""
@@ -49,8 +52,8 @@ class WeekDemands:
 
     pace: Pace
     batch: PlannedBatch | None
-    observed: Timeline
-    slo: Timeline
+    observed: WeekTimeline
+    slo: WeekTimeline
     observed_residency: Residency
     slo_residency: Residency
     tool_waits: PhaseResidency
@@ -72,10 +75,8 @@ class WeekDemands:
 def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> WeekDemands:
     """Residency and the three demands of `workload` on a fleet of `replica`s, `now_replicas` of which stand today."""
     pace, windows = slo_pace(replica), windows_of(workload, replica)
-    observed = observed_timeline(
-        workload, replica, pace, _token_s_today(workload, windows, replica, pace, now_replicas)
-    )
-    slo = slo_timeline(workload, replica, pace)
+    observed = observed_week(workload, replica, pace, _token_s_today(windows, replica, pace, now_replicas))
+    slo = slo_week(workload, replica, pace)
     observed_residency, slo_residency = request_residency(observed, replica), request_residency(slo, replica)
     slo_bytes = total_block_bytes(slo_residency)
     kv, kv_observed = week_peak(slo_bytes), week_peak(total_block_bytes(observed_residency))
@@ -85,7 +86,7 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
     is_accepted, is_of_week = accepted(workload, replica), ~workload.is_carried
     return WeekDemands(
         pace=pace,
-        batch=planned_batch(replica, slo.prompt_tokens, slo.output_tokens),
+        batch=planned_batch(replica, ((part.prompt_tokens, part.output_tokens) for part in slo.parts())),
         observed=observed,
         slo=slo,
         observed_residency=observed_residency,
@@ -103,10 +104,10 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
     )
 
 
-def _token_s_today(workload: Workload, windows: list[Window], replica: Replica, pace: Pace, now_replicas: int) -> Reals:
-    """Seconds per output token on today's fleet in the window each attempt arrives in; SLO pace where it is overrun.
+def _token_s_today(windows: list[Window], replica: Replica, pace: Pace, now_replicas: int) -> Callable[[Wholes], Reals]:
+    """Seconds per output token on today's fleet of attempts by the µs they arrive at: those of the window they are in.
 
-    And where there is no fleet today: then somebody else served the traffic.
+    SLO pace where today's fleet is overrun, and where there is none: then somebody else served the traffic.
     """
     by_window = np.full(-(-WEEK_S // replica.window_s), pace.token_s)
     for window in windows if now_replicas else ():
@@ -114,13 +115,17 @@ def _token_s_today(workload: Workload, windows: list[Window], replica: Replica, 
             continue
         token_s = latency(window.traffic, replica, now_replicas).tpot_s
         by_window[window.start_s // replica.window_s] = token_s if np.isfinite(token_s) else pace.token_s
-    place = np.clip(workload.arrived_us // (replica.window_s * MICROS), 0, len(by_window) - 1)
-    return by_window[place]
+
+    def token_s_at(arrived_us: Wholes) -> Reals:
+        place = np.clip(arrived_us // (replica.window_s * MICROS), 0, len(by_window) - 1)
+        return by_window[place]
+
+    return token_s_at
 
 
 def _is_queueing(workload: Workload, replica: Replica, hour_us: tuple[int, int]) -> bool:
     """Whether the logged queue times of the busiest hour eat half of the promise; unknown ones say nothing."""
-    is_inside = (workload.arrived_us >= hour_us[0]) & (workload.arrived_us < hour_us[1])
-    queued_s = workload.queue_s[is_inside & ~np.isnan(workload.queue_s)]
+    inside_s = workload.queue_s[slice(*np.searchsorted(workload.arrived_us, hour_us))]
+    queued_s = inside_s[~np.isnan(inside_s)]
     limit_s = CENSORING_QUEUE_RATIO * replica.ttft_p95_s
     return len(queued_s) > 0 and float(np.quantile(queued_s, QUEUE_QUANTILE)) > limit_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from transforms.planner.sizing import arithmetic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline, Timeline
     from transforms.planner.sizing.replica import Replica
 
 MINUTE_US = 60_000_000
@@ -54,17 +55,16 @@ class Envelope:
         )
 
 
-def envelope(timeline: Timeline, replica: Replica, headroom_ratio: float) -> Envelope | None:
+def envelope(timeline: AnyTimeline, replica: Replica, headroom_ratio: float) -> Envelope | None:
     """Back-of-envelope count for the requests of `timeline` (at SLO pace); None without requests."""
-    if not len(timeline.end_us):
+    if not timeline.rows:
         return None
-    peak = _busiest_minute(timeline.prefill_us) / 60
-    response_s = float((timeline.end_us - timeline.prefill_us).mean()) / 1e6
-    mean_tokens = float((timeline.prompt_tokens + timeline.output_tokens).mean())
+    sums = np.sum([_sums(part) for part in timeline.parts()], axis=0)
+    response_us, mean_tokens, new_tokens = (float(mean) for mean in sums / timeline.rows)
+    peak, response_s = _busiest_minute(timeline) / 60, response_us / 1e6
     resident = min(float(replica.max_num_seqs), replica.kv_capacity_tokens / max(mean_tokens, 1.0))
     safety = 1 + headroom_ratio
     concurrency = arithmetic.concurrent_requests(peak, response_s)
-    new_tokens = float((timeline.prompt_tokens - timeline.cached_tokens + timeline.output_tokens).mean())
     return Envelope(
         peak,
         response_s,
@@ -93,5 +93,17 @@ def difference(made: Envelope, planned_replicas: int, bound: str, bound_replicas
     return f"envelope: {made.working}; {' and '.join(reasons) or 'the plan comes to the same'}; {made.anchor}"
 
 
-def _busiest_minute(arrived_us: NDArray[np.int64]) -> int:
-    return int(np.unique(arrived_us // MINUTE_US, return_counts=True)[1].max())
+def _sums(part: Timeline) -> NDArray[np.float64]:
+    """µs of the responses, tokens in all, and tokens that are computed: whole numbers, so in any order the same."""
+    tokens = part.prompt_tokens + part.output_tokens
+    new_tokens = part.prompt_tokens - part.cached_tokens + part.output_tokens
+    return np.array([(part.end_us - part.prefill_us).sum(), tokens.sum(), new_tokens.sum()], dtype=np.float64)
+
+
+def _busiest_minute(timeline: AnyTimeline) -> int:
+    """Most requests that arrive in one minute."""
+    arrivals = Counter[int]()
+    for part in timeline.parts():
+        minutes, counts = np.unique(part.prefill_us // MINUTE_US, return_counts=True)
+        arrivals.update(dict(zip(minutes.tolist(), counts.tolist(), strict=True)))
+    return max(arrivals.values())

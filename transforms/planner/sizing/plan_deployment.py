@@ -12,6 +12,7 @@ from transforms.planner.provenance import ASSUMED, MEASURED, MODELLED, weakest
 from transforms.planner.residency.attribution import attribution_rows
 from transforms.planner.residency.kv_time_table import kv_time_rows
 from transforms.planner.residency.occupancy import residency_windows
+from transforms.planner.residency.timeline import has_modelled
 from transforms.planner.sizing.demands_of_week import demands_of_week
 from transforms.planner.sizing.latency_by_replay import latency_by_replay, latency_of_fleet, quantile_function
 from transforms.planner.sizing.latency_estimate import latency
@@ -73,7 +74,7 @@ def _replayed(found: WeekDemands, workload: Workload, site: Site) -> WeekDemands
 def _residency(workload: Workload, found: WeekDemands, site: Site) -> pl.DataFrame:
     """Rows of plan_residency between the first and the last 5 minutes in which anything resides at either pace."""
     start = week_start(workload.week)
-    is_logged = not found.observed.is_modelled.any()
+    is_logged = not has_modelled(found.observed)
     frames = []
     for pace, residency, word in (
         ("observed", found.observed_residency, MEASURED if is_logged else MODELLED),
@@ -137,7 +138,8 @@ def _latency(found: WeekDemands, site: Site) -> list[dict[str, Any]]:
 def _batch_curve(found: WeekDemands, site: Site, keys: dict[str, str]) -> pl.DataFrame:
     if found.batch is None:
         return empty_plan_table("plan_batch_curve")
-    new_tokens = float((found.slo.prompt_tokens - found.slo.cached_tokens).mean())
+    computed = sum(float((part.prompt_tokens - part.cached_tokens).sum()) for part in found.slo.parts())
+    new_tokens = computed / found.slo.rows
     curve, latency = batch_curve(site.replica, found.batch.context_tokens, new_tokens), found.latency
     burst: dict[int, dict[str, Any]] = {}
     if latency.replay is not None and latency.replicas is not None:

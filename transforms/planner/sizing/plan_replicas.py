@@ -216,7 +216,7 @@ def _cost(workload: Workload, site: Site, gpus: int) -> dict[str, Any]:
         return {}
     price = site.price.usd_per_hour
     usd = gpus * price * site.covered_s / HOUR_S
-    tokens = float(workload.output_tokens[~workload.is_carried].sum())
+    tokens = float(workload.kept.columns["output_tokens"][~workload.is_carried].sum())
     is_covered = site.covered_s >= LEAST_COVERED_S
     has_output, has_sessions = tokens >= LEAST_OUTPUT_TOKENS, workload.sessions >= LEAST_SESSIONS
     return {

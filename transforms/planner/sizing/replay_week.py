@@ -97,7 +97,7 @@ def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek |
     What the log shows arrived: sessions go on after failures, and only prompts of max_model_len or more are refused.
     Unknown outputs are drawn, seeded; those of failures count as none.
     """
-    rows = workload.rows_to_replay.with_columns(
+    rows = workload.rows_to_replay().with_columns(
         output_tokens=pl.when(pl.col("is_failed"))
         .then(pl.col("output_tokens").fill_null(0))
         .otherwise("output_tokens"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from transforms.planner.replay.replay_trace import ReplayTrace
     from transforms.planner.replay.replay_types import ReplayResult
-    from transforms.planner.residency.timeline import Timeline
+    from transforms.planner.residency.timeline import AnyTimeline
     from transforms.planner.sizing.latency_by_replay import LatencyReplay
     from transforms.planner.sizing.replica import Replica
 
@@ -31,14 +31,16 @@ OVERSUBSCRIBED = (1.0, 1.25, 1.5, 2.0)
 """Times the recommended batch at which a burst is replayed, beside today's max_num_seqs and twice that."""
 
 
-def resident_requests(timeline: Timeline, replica: Replica) -> int | None:
+def resident_requests(timeline: AnyTimeline, replica: Replica) -> int | None:
     """Whole requests of the observed lengths that a replica's KV holds at SLO pace; no scheduling limit enters."""
-    prefill_s = (timeline.first_us - timeline.prefill_us) / MICROS
-    decode_s = (timeline.end_us - timeline.first_us) / MICROS
-    span_s = float((prefill_s + decode_s).sum())
-    held = (timeline.cached_tokens + timeline.prompt_tokens) / 2 * prefill_s
-    held = held + (timeline.prompt_tokens + timeline.output_tokens / 2) * decode_s
-    mean_tokens = float(held.sum()) / span_s if span_s > 0 else 0.0
+    span_s = held_token_s = 0.0
+    for part in timeline.parts():
+        prefill_s = (part.first_us - part.prefill_us) / MICROS
+        decode_s = (part.end_us - part.first_us) / MICROS
+        span_s += float((prefill_s + decode_s).sum())
+        held = (part.cached_tokens + part.prompt_tokens) / 2 * prefill_s
+        held_token_s += float((held + (part.prompt_tokens + part.output_tokens / 2) * decode_s).sum())
+    mean_tokens = held_token_s / span_s if span_s > 0 else 0.0
     return int(replica.kv_capacity_tokens / mean_tokens) if mean_tokens > 0 else None
 
 

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from transforms.workload import PREFIXES
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
+
+FIRST_TURNS = ("model", "tenant", "agent_id", "turn", "cached_prompt_tokens")
 
 
 def shared_prefix_tokens(workload: Workload) -> Reals:
@@ -25,10 +29,10 @@ def shared_prefix_tokens(workload: Workload) -> Reals:
     """
     waits = workload.tool_waits.labels
     if workload.has_prefix_blocks:
-        found = _by_blocks(workload.rows_to_replay)
+        found = _by_blocks(workload.rows_to_replay(("session_id", *PREFIXES)))
         return _joined(waits, found, ["session_id"])
     if workload.has_cached_tokens:
-        found = _by_first_turns(workload.rows_to_replay)
+        found = _by_first_turns(workload.rows_to_replay(FIRST_TURNS))
         return _joined(waits, found, ["model", "tenant"])
     return np.zeros(len(waits))
 

@@ -7,11 +7,12 @@ kept through them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms.attempts import Attempts
 from transforms.planner.residency.kv_time import decode_kv_time, prefill_kv_time
 from transforms.planner.residency.occupancy import HOUR_S, PEAK_RATIO, decode_stretches, prefill_stretches
 from transforms.planner.residency.pace import decode_work_s, prefill_work_s
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from transforms.planner.residency.timeline import Timeline
     from transforms.planner.sizing.replica import Replica
     from transforms.planner.weeks.week_traffic import WeekTraffic
-    from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
@@ -44,7 +44,7 @@ ALL_HOURS = np.arange(WEEK_S // HOUR_S)
 class Mixture:
     """Requests with their weights: how many each stands for."""
 
-    workload: Workload
+    attempts: Attempts
     weight: Reals
 
 
@@ -62,11 +62,11 @@ class Asked:
         return np.unique(np.concatenate(tops))
 
 
-def mixture(weeks: tuple[WeekTraffic, WeekTraffic], like: Workload, later: frozenset[str]) -> Mixture:
+def mixture(weeks: tuple[WeekTraffic, WeekTraffic], later: frozenset[str]) -> Mixture:
     """Requests of the week that `burstiness` names, the other factors as `later` says (in it: those of now).
 
     As many as that week has in all: `rate` only scales and is left to the caller. A kind that the week lacks and the
-    mix has is taken from the other week. `like`: any workload of the deployment, for what is no factor.
+    mix has is taken from the other week.
     """
     base = int("burstiness" in later)
     parts = [_part(weeks[base], base, later)]
@@ -80,14 +80,19 @@ def mixture(weeks: tuple[WeekTraffic, WeekTraffic], like: Workload, later: froze
     weights = np.array([shares.get(int(one), 0.0) for one in found]) / counts
     order = np.argsort(arrived, kind="stable")
     prompt = np.maximum(prompt[order], 1.0)
-    workload = replace(
-        like,
+    unknown, no_flags = np.full(len(order), np.nan), np.zeros(len(order), dtype=np.bool_)
+    attempts = Attempts(
         arrived_us=arrived[order].astype(np.int64),
         prompt_tokens=prompt,
         cached_tokens=np.clip(cached[order] * prompt, 0.0, prompt - 1.0),
         output_tokens=output[order],
+        queue_s=unknown,
+        ttft_s=unknown,
+        e2e_s=unknown,
+        is_failed=no_flags,
+        is_carried=no_flags,
     )
-    return Mixture(workload, (weeks[base].requests * weights[place])[order])
+    return Mixture(attempts, (weeks[base].requests * weights[place])[order])
 
 
 def tool_wait_byte_s(weeks: tuple[WeekTraffic, WeekTraffic], token_bytes: int, later: frozenset[str]) -> float:
@@ -110,7 +115,7 @@ def tool_wait_byte_s(weeks: tuple[WeekTraffic, WeekTraffic], token_bytes: int, l
 
 def asked_of(mixed: Mixture, replica: Replica, pace: Pace, hours: Wholes) -> Asked:
     """What a mixture asks for, its peaks those of `hours` of the week."""
-    timeline = slo_timeline(mixed.workload, replica, pace)
+    timeline = slo_timeline(mixed.attempts, replica, pace)
     held = prefill_kv_time(timeline, replica).linear_byte_s + decode_kv_time(timeline, replica).linear_byte_s
     kv_bytes, work = _peaks(timeline, mixed.weight, replica, pace, hours)
     return Asked(float(mixed.weight @ held), kv_bytes / replica.kv_capacity_bytes, work)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.attempts import parts_of
 from transforms.planner.provenance import MODELLED, weakest
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_types import NO_LIMIT, Router, Settings, TraceColumns, pool_of
 from transforms.planner.replay.step_costs import step_costs
 from transforms.planner.residency.occupancy import HOUR_S
 from transforms.planner.residency.timeline import accepted
-from transforms.planner.weeks.week_traffic import Marks, as_other
+from transforms.planner.weeks.week_traffic import Marks, as_other, marks_of
 from transforms.workload import MICROS
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ AMPLE = 64
 
 PREEMPTED_RATIO = 0.02
 """Share of the requests preempted, above that of the earlier week, from which the pool's part is called preemption."""
+
+WEEK_HOURS = 168
 
 TRAFFIC = ("arrivals", "lengths", "cache_hits")
 
@@ -99,16 +102,18 @@ def split_s(earlier: Workload, later: Workload) -> dict[str, float]:
 
 def busiest_hour(week: Workload, replica: Replica) -> Hour:
     """The hour in which most new tokens arrive, with its lead; at most MOST_ROWS requests, those before its end."""
-    rows = np.flatnonzero(accepted(week, replica) & ~week.is_carried)
-    arrived_s = week.arrived_us[rows] / MICROS
-    tokens = week.prompt_tokens[rows] - week.cached_tokens[rows] + week.output_tokens[rows]
-    hour = np.clip(arrived_s // HOUR_S, 0, 167).astype(np.int64)
-    start_s = float(np.bincount(hour, tokens, 168).argmax()) * HOUR_S - LEAD_S
-    is_near = (arrived_s >= start_s) & (arrived_s < start_s + LEAD_S + HOUR_S)
-    taken = rows[is_near][:MOST_ROWS]
-    prompt = week.prompt_tokens[taken]
-    marks = Marks(prompt, week.output_tokens[taken], week.cached_tokens[taken] / np.maximum(prompt, 1.0))
-    return Hour(arrived_s[is_near][:MOST_ROWS] - start_s, marks)
+    is_taken = accepted(week, replica) & ~week.is_carried
+    sums = np.zeros(WEEK_HOURS)
+    for part in parts_of(week.rows):
+        attempts, taken = week.at(part), is_taken[part]
+        tokens = attempts.prompt_tokens - attempts.cached_tokens + attempts.output_tokens
+        hour = np.clip(attempts.arrived_us // (HOUR_S * MICROS), 0, WEEK_HOURS - 1)
+        sums += np.bincount(hour[taken], tokens[taken], WEEK_HOURS)
+    start_s = float(sums.argmax()) * HOUR_S - LEAD_S
+    span_us = np.array([start_s, start_s + LEAD_S + HOUR_S], dtype=np.int64) * MICROS
+    low, high = np.searchsorted(week.arrived_us, span_us)
+    rows = (low + np.flatnonzero(is_taken[low:high]))[:MOST_ROWS]
+    return Hour(week.arrived_us[rows] / MICROS - start_s, marks_of(week.at(rows)))
 
 
 def causes_s(hours: tuple[Hour, Hour], replica: Replica, replicas: int) -> dict[str, float]:

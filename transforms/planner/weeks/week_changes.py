@@ -38,14 +38,14 @@ def change_rows(earlier: Workload, later: Workload, site: Site) -> list[dict[str
     if not all(len(week.kind) for week in weeks):
         return []
     pace, replica = slo_pace(site.replica), site.replica
-    ends = [asked_of(mixture(weeks, later, chosen), replica, pace, ALL_HOURS) for chosen in (BEFORE, NOW)]
+    ends = [asked_of(mixture(weeks, chosen), replica, pace, ALL_HOURS) for chosen in (BEFORE, NOW)]
     hours = np.union1d(*(end.busiest() for end in ends))
     known: dict[frozenset[str], Asked] = {}
 
     def value(chosen: frozenset[str]) -> Reals:
         swapped = chosen - {"rate", "tool_waits"}
         if swapped not in known:
-            known[swapped] = asked_of(mixture(weeks, later, swapped), replica, pace, hours)
+            known[swapped] = asked_of(mixture(weeks, swapped), replica, pace, hours)
         rate = weeks[int("rate" in chosen)].requests / weeks[int("burstiness" in chosen)].requests
         return rate * _requests(known[swapped], site) + _waits(weeks, replica.kv_token_bytes, chosen)
 

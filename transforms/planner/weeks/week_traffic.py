@@ -17,6 +17,7 @@ from transforms.planner.residency.timeline import accepted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from transforms.attempts import Attempts
     from transforms.planner.sizing.replica import Replica
     from transforms.workload import Workload
 
@@ -95,6 +96,12 @@ def week_pair(earlier: Workload, later: Workload, replica: Replica) -> tuple[Wee
     return made[0], made[1]
 
 
+def marks_of(attempts: Attempts) -> Marks:
+    """Marks of `attempts`."""
+    prompt = attempts.prompt_tokens
+    return Marks(prompt, attempts.output_tokens, attempts.cached_tokens / np.maximum(prompt, 1.0))
+
+
 def as_other(values: Reals, kinds: Wholes, others: Reals, other_kinds: Wholes) -> Reals:
     """`values` moved to the same places in the distributions of `others`, kind by kind; own where there are none."""
     moved = values.copy()
@@ -118,13 +125,12 @@ def _every(count: int) -> Wholes:
 
 
 def _marks(week: Workload, rows: Wholes) -> Marks:
-    prompt = week.prompt_tokens[rows]
-    return Marks(prompt, week.output_tokens[rows], week.cached_tokens[rows] / np.maximum(prompt, 1.0))
+    return marks_of(week.at(rows))
 
 
 def _kinds(weeks: list[Workload], taken: list[Wholes], gaps: list[Wholes]) -> tuple[list[Wholes], list[Wholes]]:
     """Number of the kind of each request and of each tool wait, by week; 0 for all that are rare."""
-    frames = [week.labels.select("model", "tenant")[rows] for week, rows in zip(weeks, taken, strict=True)]
+    frames = [week.names(rows, "model", "tenant") for week, rows in zip(weeks, taken, strict=True)]
     counts = pl.concat(frame.group_by("model", "tenant").len() for frame in frames)
     common = (
         counts.group_by("model", "tenant").agg(pl.col("len").max()).filter(pl.col("len") >= LEAST_ROWS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.planner.residency.occupancy import request_residency, total_block_bytes
 from transforms.planner.residency.pace import slo_pace
-from transforms.planner.residency.timeline import accepted, slo_timeline
+from transforms.planner.residency.timeline import accepted, slo_week
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
 from transforms.planner.sizing.gpus import NO_DEMAND, binding, fleet_for, gpus_of
@@ -29,7 +29,7 @@ def needed_fleet(workload: Workload, site: Site, *, is_replayed: bool) -> dict[s
     if not (accepted(workload, replica) & ~workload.is_carried).any():
         return _fleet(site, NO_DEMAND, gpus_of(site.now_replicas, site.terms))
     pace = slo_pace(replica)
-    slo = slo_timeline(workload, replica, pace)
+    slo = slo_week(workload, replica, pace)
     kv = week_peak(total_block_bytes(request_residency(slo, replica)))
     latency = latency_demand(windows_of(workload, replica), replica)
     if is_replayed:

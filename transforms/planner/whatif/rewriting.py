@@ -10,7 +10,8 @@ import polars as pl
 
 from transforms.planner.replay.rate_scaling import taken
 from transforms.planner.whatif.context_limit import Fate
-from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS, make_workload
+from transforms.workload import ATTEMPT_COLUMNS, TOOL_WAIT_COLUMNS
+from transforms.workload_rows import make_workload
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
