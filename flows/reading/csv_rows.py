@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from transforms.errors import InputError
+
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Sequence
 
     Places = np.ndarray[Any, Any]
 
@@ -39,8 +41,10 @@ class CsvRows:
 def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Container[str] = ()) -> CsvRows:
     """The records of `block`, which begins and ends with whole records, as columns of texts ("" is NULL).
 
-    The columns `whole` are integers where the block is plain and all their cells are whole numbers.
+    The columns `whole` are integers where the block is plain and all their cells are whole numbers. A name that comes
+    again is that of no column here.
     """
+    names = _distinct(names)
     if b'"' not in block:
         data = np.frombuffer(block, dtype=np.uint8)
         ends = np.flatnonzero(data == NEWLINE)
@@ -54,6 +58,18 @@ def csv_rows(block: bytes, delimiter: str, names: tuple[str, ...], whole: Contai
     good = b"".join(block[start : end + 1] for start, end in places)
     cells = _strictly(good, names, delimiter, int(spans.is_good.sum()))
     return _one_by_one(block, spans, names, delimiter) if cells is None else CsvRows(spans, cells)
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """`names`, with those that stood before or are empty replaced by ones that no field has."""
+    return tuple(name if name and name not in names[:n] else f"\0{n}" for n, name in enumerate(names))
+
+
+def check_columns_once(names: Sequence[str], wanted: Container[str]) -> None:
+    """InputError where a header has one of the columns `wanted` more than once: which of them is meant is not known."""
+    for n, name in enumerate(names):
+        if name and name in names[:n] and name in wanted:
+            raise InputError(f"has two columns '{name}'; name one of them otherwise")
 
 
 def _is_full(cells: pl.DataFrame) -> bool:

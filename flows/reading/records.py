@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flows.reading.csv_rows import csv_spans
+from flows.reading.csv_rows import check_columns_once, csv_spans
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
 from flows.reading.look import Look, event_data, whole_document
 from flows.reading.streams import ByteStream
@@ -148,6 +148,7 @@ class RecordStream:
     def _csv_rows(self) -> Iterator[LineBatch]:
         csv.field_size_limit(MAX_LINE_BYTES)
         names, delimiter = list(self.seen.columns), self.seen.delimiter
+        check_columns_once(names, names)
         is_headed = self.start == 0
         for block, position in self.csv_blocks():
             rows = csv_spans(block, delimiter, len(names))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from flows.reading.cells import CellDecoder
-from flows.reading.csv_rows import CsvRows, csv_rows
+from flows.reading.csv_rows import CsvRows, check_columns_once, csv_rows
 from flows.reading.lines import clean
 from transforms.batches import Reject, Table
 from transforms.errors import InputError, nearest
@@ -67,6 +67,7 @@ class TableStream:
             if name not in known:
                 listed = ", ".join(known[:12])
                 raise InputError(f"{LACKS_COLUMN} '{name}'{nearest(name, known)} (its columns: {listed})")
+        check_columns_once(known, self.mapping.fields)
 
     def _json_table(self, decoder: CellDecoder, batch: LineBatch | BareLines) -> TableBatch:
         decoded = decoder.decode(batch.lines, batch.positions)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.reading.csv_rows import csv_rows
+from flows.reading.csv_rows import check_columns_once, csv_rows
+from transforms.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,16 @@ def test_good_records_have_their_cells(block: bytes, cells: list[tuple[str, str]
     assert rows.cells.rows() == cells
     assert rows.spans.is_good.sum() == len(cells)
     assert (~rows.spans.is_good & ~rows.spans.is_blank).sum() == bad
+
+
+@pytest.mark.parametrize("block", [b"1,2,3,4\n", b'1,2,"3",4\n', b'1,2,3,4\n5,6,x"y,8\n'])
+def test_a_name_that_comes_again_is_that_of_no_column(block: bytes) -> None:
+    rows = csv_rows(block, ",", ("a", "b", "b", ""), whole=("a", "b"))
+    assert [str(rows.cells[name][0]) for name in ("a", "b")] == ["1", "2"]
+    assert rows.cells.columns[:2] == ["a", "b"]
+
+
+def test_two_columns_of_a_name_that_is_asked_for_are_refused() -> None:
+    check_columns_once(["a", "b", "b", "", ""], ["a", ""])
+    with pytest.raises(InputError, match="two columns 'b'"):
+        check_columns_once(["a", "b", "b"], ["b"])
