@@ -24,7 +24,8 @@ def markdown(page: Page, tables: str) -> str:
     """
     lines = [f"# {page.title} {page.week}: {_headline(page)}", ""]
     lines += [f"{escaped(page.days)} · {escaped(page.coverage)} · run {page.run_id}", ""]
-    lines += [*_table(page.brief or page.decisions), ""]
+    first = page.brief or page.decisions
+    lines += [*_table(first), "", *([escaped(first.note), ""] if first.note else [])]
     lines += [f"{escaped(page.fleet)}.", ""] if page.fleet else []
     for verdict in page.verdicts[:MOST_VERDICTS]:
         lines += [*_verdict(verdict), ""]

@@ -11,6 +11,7 @@ from reports.charts.outlook import forecast_chart, mover_charts
 from reports.marts import some
 from reports.page import Section
 from reports.printed import change, day, figure, gib_s, whole, yes_no
+from reports.scenario_actions import scenario_actions
 from reports.whatif_tables import TODAY, first_table
 from reports.words import mover_word
 
@@ -29,18 +30,20 @@ def outlook_sections(marts: Marts, deployment_id: str, chart_id: str) -> tuple[S
     if ahead:
         charts = present(forecast_chart(marts, deployment_id, f"{chart_id}-forecast"))
         sections.append(Section("Growth, and when today's GPUs run out", charts, ahead, is_wide=True))
-    if asked is not None:
-        sections.append(Section("What if: settings that were asked about", tables=(asked,), is_wide=True))
+    if asked:
+        sections.append(Section("What if: settings that were asked about", tables=asked, is_wide=True))
     return tuple(sections)
 
 
-def scenarios(marts: Marts, deployment_id: str) -> Table | None:
-    """Today beside the scenarios that kvledger whatif was asked for this week; None where it was not."""
+def scenarios(marts: Marts, deployment_id: str) -> tuple[Table, ...]:
+    """Today beside the scenarios that kvledger whatif was asked for this week, and which are worth doing; or none."""
     frame = some(marts, "mart_scenarios", deployment_id=deployment_id)
     if frame is None or frame.filter(pl.col("scenario_id") != TODAY).is_empty():
-        return None
+        return ()
     is_told = pl.col("swept_setting").is_null() | pl.col("is_knee") | pl.col("is_first_cut")
-    return first_table(frame.filter(is_told).sort("position"))
+    told = frame.filter(is_told).sort("position")
+    judged = scenario_actions(marts, deployment_id, frame["scenario_id"].to_list())
+    return present(first_table(told, has_deployment=False), judged)
 
 
 def movers(marts: Marts, deployment_id: str) -> Table | None:

@@ -10,6 +10,7 @@ import polars as pl
 UNKNOWN = "–"
 """What stands where a figure is unknown (NULL)."""
 
+NO_INTERVAL = "no interval"
 NBSP = "\u00a0"
 MINUS = "\u2212"
 
@@ -138,8 +139,10 @@ def gpu_hours(value_gpu_s: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Both ends of an interval: "20–26"; "no interval" unless both are known."""
-    return "no interval" if low is None or high is None else f"{whole(low)}–{whole(high)}"
+    """Both ends of an interval: "20–26"; the one count, "2", where they are the same; "no interval" unless known."""
+    if low is None or high is None:
+        return NO_INTERVAL
+    return whole(low) if whole(low) == whole(high) else f"{whole(low)}–{whole(high)}"
 
 
 def moment(value: datetime | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from reports.printed import (
     figure,
     gib,
     gib_s,
+    interval,
     moment,
     percent,
     seconds,
@@ -33,8 +35,11 @@ from reports.words import (
     phase_word,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 BRIEF = (
-    "Deployment", "Action", "GPUs needed", "from", "to", "GPUs now", "Needed last week", "Binds", "Cost now",
+    "Deployment", "Action", "GPUs needed", "Interval", "GPUs now", "Needed last week", "Binds", "Cost now",
     "Cost needed",
 )  # fmt: skip
 """Columns of the decisions that a chat shows."""
@@ -207,12 +212,13 @@ def sessions(marts: Marts, deployment_id: str) -> Table:
 def decisions(marts: Marts) -> Table:
     """The decision of every deployment, those that need GPUs first."""
     frame = rows(marts, "mart_decision").sort("short_gpus", "deployment_id", descending=[True, False], nulls_last=True)
+    ends = pl.when(pl.col("high_gpus").is_not_null()).then(pl.struct("low_gpus", "high_gpus"))
+    frame = frame.with_columns(ends.alias("ends_gpus"))
     return table("GPUs needed against GPUs now", frame, [
         Column("deployment_id", "Deployment", shortened, is_text=True),
         Column("action_text", "Action", text, is_text=True),
         Column("needed_gpus", "GPUs needed", whole),
-        Column("low_gpus", "from", whole, is_optional=True),
-        Column("high_gpus", "to", whole, is_optional=True),
+        Column("ends_gpus", "Interval", _ends, is_optional=True),
         Column("now_gpus", "GPUs now", whole),
         Column("previous_needed_gpus", "Needed last week", whole, is_optional=True),
         Column("binding_demand", "Binds", demand_word, is_text=True),
@@ -225,7 +231,7 @@ def decisions(marts: Marts) -> Table:
         Column("provenance", "Label", text, is_text=True),
     ], "mart_decision", empty="No deployment has traffic this week.",
         note="Headroom: what today's replicas offer over the peak of what binds, less one; asked: by the fleet file, "
-        "on the same scale. GPUs needed contain it and the spare replica. From and to: ends of the 90 % interval.",
+        "on the same scale. GPUs needed contain it and the spare replica. Interval: 90 %.",
     )  # fmt: skip
 
 
@@ -238,7 +244,13 @@ def brief_decisions(marts: Marts) -> Table:
         labels=tuple(whole_table.labels[n] for n in kept),
         is_text=tuple(whole_table.is_text[n] for n in kept),
         rows=tuple(tuple(row[n] for n in kept) for row in whole_table.rows),
+        note="",
     )
+
+
+def _ends(ends: Mapping[str, int] | None) -> str:
+    """Both ends of a row's interval."""
+    return interval(ends["low_gpus"], ends["high_gpus"]) if ends else interval(None, None)
 
 
 def fleet(marts: Marts) -> Table:

@@ -11,6 +11,7 @@ from reports.charts.decision import decision_chart
 from reports.marts import Marts, only, rows, some
 from reports.page import Headline, Verdict
 from reports.printed import (
+    NO_INTERVAL,
     UNKNOWN,
     change,
     gib,
@@ -139,6 +140,7 @@ def _ends(decision: Mapping[str, Any]) -> str:
     if decision["needed_gpus"] is None:
         return ""
     ends = interval(decision["low_gpus"], decision["high_gpus"])
+    ends = ends if ends == NO_INTERVAL else f"interval {ends}"
     return ends if decision["is_slo_reachable"] is not False else f"{ends}, for KV and compute alone"
 
 

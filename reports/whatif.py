@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from reports.blocks import Table, text
+from reports.blocks import Table, present, text
 from reports.charts.sweep import MEASURES, sweep_charts
 from reports.marts import Marts, rows, some
 from reports.page import Chapter, Headline, Page, Section
 from reports.printed import compact, gpu_hours, rounded, shortened, week_days, whole
 from reports.review import coverage
+from reports.scenario_actions import scenario_actions
 from reports.whatif_tables import (
     ANSWERED,
     FLEET,
@@ -63,12 +64,13 @@ def whatif_page(
         coverage=coverage(marts),
         headline=headlines(frame),
         verdicts=(),
-        decisions=first_table(noted(frame)),
+        decisions=first_table(noted(frame), is_whole=True),
+        brief=first_table(noted(frame)),
         fleet="",
         warnings=warnings,
         legend=LABELS,
         chapters=(
-            *(_chapter(frame.filter(pl.col("deployment_id") == name), name, n) for n, name in enumerate(names)),
+            *(_chapter(marts, frame.filter(pl.col("deployment_id") == name), name, n) for n, name in enumerate(names)),
             _last_chapter(warnings, commands),
         ),
     )
@@ -205,10 +207,12 @@ def _share(row: Mapping[str, Any]) -> str:
     return f"{rounded(100 * row['extendable_requests'] / row['offered_requests'], 2)} %"
 
 
-def _chapter(own: pl.DataFrame, name: str, number: int) -> Chapter:
+def _chapter(marts: Marts, own: pl.DataFrame, name: str, number: int) -> Chapter:
     chart_id = f"whatif-{number}"
     single = own.filter(pl.col("swept_setting").is_null())
-    sections = [_sweep(own, setting, f"{chart_id}-{n}") for n, setting in enumerate(_swept(own))]
+    judged = present(scenario_actions(marts, name, own["scenario_id"].to_list()))
+    sections = [Section("Worth doing?", tables=judged, is_wide=True)] if judged else []
+    sections += [_sweep(own, setting, f"{chart_id}-{n}") for n, setting in enumerate(_swept(own))]
     if single.height > 1:
         paid = (autoscaled_table(single),) if is_autoscaled(single) else ()
         shown = (*paid, lengths_table(single), times_table(single), held_table(single))

@@ -104,11 +104,13 @@ TIMES: tuple[Cell, ...] = (
 )
 
 
-def first_table(frame: pl.DataFrame) -> Table:
-    """Today beside each scenario of every deployment: what a manager reads."""
+def first_table(frame: pl.DataFrame, *, has_deployment: bool = True, is_whole: bool = False) -> Table:
+    """Today beside each scenario of every deployment: what a manager reads; `is_whole` with every column."""
     paid = AUTOSCALED if is_autoscaled(frame) else ()
     cells = (*FLEET, *paid, *SERVICE, *LOSSES)
-    return scenario_table("Today beside each scenario", frame, cells, has_deployment=True)
+    return scenario_table(
+        "Today beside each scenario", frame, cells, has_deployment=has_deployment, always=cells if is_whole else FLEET
+    )
 
 
 def is_autoscaled(frame: pl.DataFrame) -> bool:
@@ -144,23 +146,53 @@ def held_table(frame: pl.DataFrame) -> Table:
 
 
 def scenario_table(
-    title: str, frame: pl.DataFrame, cells: Sequence[Cell], *, has_deployment: bool = False, note: str = ""
+    title: str,
+    frame: pl.DataFrame,
+    cells: Sequence[Cell],
+    *,
+    has_deployment: bool = False,
+    note: str = "",
+    always: Sequence[Cell] = (),
 ) -> Table:
-    """Rows of mart_scenarios as texts: `difference → value`, or what came of a scenario that did not start."""
-    kept = [cell for cell in cells if cell[1] in frame.columns]
-    lead = ("Deployment", "Scenario") if has_deployment else ("Scenario",)
-    rows = []
-    for row in frame.iter_rows(named=True):
-        names = (shortened(row["deployment_id"]), scenario_word(row)) if has_deployment else (scenario_word(row),)
-        rows.append((*names, *(cell_text(row, cell) for cell in kept), outcome_word(row)))
+    """Rows of mart_scenarios as texts: `difference → value`, or what came of a scenario that did not start.
+
+    Columns that no scenario changes are left out, except those in `always`; the note says which they are.
+    """
+    told = list(frame.iter_rows(named=True))
+    texts = {cell: [cell_text(row, cell) for row in told] for cell in cells if cell[1] in frame.columns}
+    same = {cell: words for cell, words in texts.items() if cell not in always and _is_same(told, words)}
+    kept = [cell for cell in texts if cell not in same]
+    names = [(shortened(row["deployment_id"]), scenario_word(row))[not has_deployment :] for row in told]
+    lead = ("Deployment", "Scenario")[not has_deployment :]
     return Table(
         title=title,
         labels=(*lead, *(cell[0] for cell in kept), "Outcome"),
         is_text=(*(True for _ in lead), *(False for _ in kept), True),
-        rows=tuple(rows),
+        rows=tuple(
+            (*name, *(texts[cell][n] for cell in kept), outcome_word(row))
+            for n, (name, row) in enumerate(zip(names, told, strict=True))
+        ),
         source=SOURCE,
-        note=note,
+        note=" ".join(words for words in (note, _left_out(told, same)) if words),
     )
+
+
+def _is_same(told: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> bool:
+    """Whether each scenario that was answered has its deployment's figure of today as printed."""
+    both = list(zip(told, texts, strict=True))
+    today = {row["deployment_id"]: words for row, words in both if row["scenario_id"] == TODAY}
+    others = [(row, words) for row, words in both if row["scenario_id"] != TODAY and row["outcome"] == ANSWERED]
+    is_today = (words.removeprefix("= ") == today.get(row["deployment_id"]) for row, words in others)
+    return bool(others) and all(is_today)
+
+
+def _left_out(told: Sequence[Mapping[str, Any]], same: Mapping[Cell, Sequence[str]]) -> str:
+    """Which columns no scenario changes; with their figures where there is one deployment."""
+    if not same:
+        return ""
+    is_one = len({row["deployment_id"] for row in told}) == 1
+    named = (f"{cell[0]} {words[0].removeprefix('= ')}" if is_one else cell[0] for cell, words in same.items())
+    return f"As today in every scenario, so left out: {', '.join(named)}."
 
 
 def cell_text(row: Mapping[str, Any], cell: Cell) -> str:

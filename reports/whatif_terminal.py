@@ -21,7 +21,8 @@ def whatif_lines(page: Page) -> tuple[str, ...]:
     assumed = [line for line in page.warnings if line.startswith(ASSUMED_FIRST)]
     others = [line for line in page.warnings if line not in assumed]
     lines = [*assumed, f"{page.week} ({page.days}), {page.coverage}", ""]
-    lines += [*_table(page.decisions), ""]
+    first = page.brief or page.decisions
+    lines += [*_table(first), *([first.note] if first.note else []), ""]
     lines += [f"{part.name}: {part.text}" if part.name else part.text for part in page.headline]
     lines += [f"warning: {line}" for line in others[:MOST_LINES]]
     if len(others) > MOST_LINES:

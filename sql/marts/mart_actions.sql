@@ -6,11 +6,12 @@ with counts as (
         -short_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour, null as freed_text,
         case
             when short_gpus <= 0
-                then format('what stays is the upper end of the interval: {}', greatest(needed_gpus, high_gpus))
-            when binding_demand = 'latency' then 'until then: the objective is missed at the peak'
-            when utilization_factor > 1 then format('until then: the peak asks {:.2f} × what runs', utilization_factor)
+                then format('{} stay, the upper end of the 90 % interval', greatest(needed_gpus, high_gpus))
+            when binding_demand = 'latency' then 'until then the objective is missed at the peak'
+            when utilization_factor > 1
+                then format('until then the peak asks {:.2f} times what runs', utilization_factor)
             else format(
-                'until then: {:.0f} % headroom at the peak, {:.0f} % asked', 100 * headroom_factor, 100 * headroom_ratio
+                'until then {:.0f} % headroom at the peak, {:.0f} % asked', 100 * headroom_factor, 100 * headroom_ratio
             )
         end as risk_text
     from mart_decision
@@ -19,17 +20,10 @@ with counts as (
 
 scenarios as (
     select
-        week, deployment_id, 2 as position, 'set ' || settings_text as action_text, provenance,
-        -needed_change_gpus as saving_gpus, -cost_change_usd_per_hour as saving_usd_per_hour,
-        format('frees {:,} GPU{}', saving_gpus, if(saving_gpus = 1, '', 's')) as freed_text,
-        format(
-            '{:.2f} % of turns refused or lost',
-            100 * (rejected_change_requests + lost_change_requests) / nullif(offered_requests, 0)
-        ) || if(truncated_change_requests > 0, format(', {:,} outputs truncated', truncated_change_requests), '')
-            as risk_text
-    from mart_scenarios
-    where scenario_id <> 'today' and outcome = 'answered' and needed_change_gpus < 0 and is_slo_reachable
-    qualify row_number() over (partition by week, deployment_id order by needed_change_gpus, position) = 1
+        week, deployment_id, 2 as position, 'set ' || settings_text as action_text, provenance, saving_gpus,
+        saving_usd_per_hour, freed_text, risk_text
+    from mart_scenario_actions
+    where is_worth_doing
 ),
 
 policies as (
@@ -38,7 +32,7 @@ policies as (
         format('frees {:.3g} GPU·h a week', saving_gpu_s / 3600) as freed_text,
         coalesce(note, format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600)) as risk_text
     from mart_tool_wait_policies
-    where is_best and not is_today and saving_gpu_s_per_s >= 0.1 -- less than a tenth of a GPU is not worth a change
+    where is_best and not is_today and saving_gpu_s_per_s >= action_least_gpus()
 ),
 
 every_row as (

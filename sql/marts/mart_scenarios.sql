@@ -31,6 +31,9 @@ select
     plan.lost_requests - today.lost_requests as lost_change_requests,
     plan.sessions_cut - today.sessions_cut as cut_change_sessions,
     plan.truncated_requests - today.truncated_requests as truncated_change_requests,
+    plan.sub_agent_rejected_requests + plan.sub_agent_lost_requests + plan.sub_agent_truncated_requests
+    - (today.sub_agent_rejected_requests + today.sub_agent_lost_requests + today.sub_agent_truncated_requests)
+        as sub_agent_loss_change_requests,
     lost_output_tokens
     - (today.lost_cut_tokens + today.lost_truncated_tokens + today.sub_agent_lost_tokens) as lost_change_tokens,
     plan.kv_time_byte_s - today.kv_time_byte_s as kv_time_change_byte_s,

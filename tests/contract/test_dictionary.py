@@ -14,6 +14,7 @@ from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import UNITLESS_TYPES, dictionary, markdown, unit_of
 from flows.home import Home
 from flows.lake_days import LAKE_DAYS
+from flows.macros import macros
 from flows.models import Model, of_folders
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES
@@ -54,6 +55,9 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, s
     load_plans(connection, Home(tmp_path_factory.mktemp("home")))
     found = {}
     for model in MODELS:
+        for macro in macros():
+            if f"{macro.name}(" in model.sql:
+                connection.execute(macro.sql)
         connection.execute(f"create table {model.name} as {model.sql}")
         rows = connection.execute(f"select column_name, column_type from (describe {model.name})").fetchall()  # noqa: S608
         found[model.name] = {str(name): str(type_).lower() for name, type_ in rows}

@@ -21,8 +21,8 @@ KVLEDGER = Path(sys.executable).parent / "kvledger"
 LARGEST_BYTES = 3_000_000
 PRINTED = {
     "mart_decision": {
-        "needed_gpus": printed.whole, "low_gpus": printed.whole, "high_gpus": printed.whole, "now_gpus": printed.whole,
-        "headroom_factor": printed.percent, "kv_replicas": printed.figure, "compute_replicas": printed.figure,
+        "needed_gpus": printed.whole, "now_gpus": printed.whole, "headroom_factor": printed.percent,
+        "kv_replicas": printed.figure, "compute_replicas": printed.figure,
         "residency_peak_bytes": printed.gib, "cost_usd_per_hour": printed.usd_per_hour,
     },
     "mart_lengths": {
@@ -71,6 +71,10 @@ def test_every_figure_is_the_warehouses_to_the_last_printed_digit(reviewed: dict
                 for value in wanted[column]:
                     assert show(value) in shown, (table, column, value)
                     assert show(value).replace(printed.NBSP, " ") in text, (table, column, value)
+    for row in reviewed["decision"]:
+        ends = printed.interval(row["gpus_low"], row["gpus_high"])
+        assert {ends} <= shown
+        assert f"| {ends} |" in text
 
 
 def test_the_first_screen_decides_every_deployment(reviewed: dict[str, Any], page: Path) -> None:

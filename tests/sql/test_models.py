@@ -18,6 +18,7 @@ import pytest
 from flows.deployments import DEPLOYMENTS, KV_GROUPS, MEMORY, SETTINGS
 from flows.dictionary import dictionary
 from flows.lake_days import LAKE_DAYS
+from flows.macros import macros
 from flows.models import Model, models
 from flows.raw_inputs import FILES, HOURS, REJECTS, REQUESTS, SERVES
 
@@ -82,6 +83,9 @@ def run(model: Model, case: Path) -> duckdb.DuckDBPyConnection:
         load(connection, relation, case / f"{relation}.csv")
     given = {path.stem for path in case.glob("*.csv")} - {"expected"}
     assert given <= model.reads, f"{model.name} does not read {sorted(given - model.reads)}"
+    for macro in macros():
+        if f"{macro.name}(" in model.sql:
+            connection.execute(macro.sql)
     connection.execute(f"create table result as {model.sql}")
     return connection
 

@@ -198,10 +198,18 @@ def test_what_ifs_that_were_asked_stand_in_the_review() -> None:
     asked = today | {"scenario_id": "max_model_len=65536", "settings_text": "max_model_len=65536", "position": 1,
                      "needed_gpus": 5, "needed_change_gpus": -3}  # fmt: skip
     for rows, is_there in (([today, asked], True), ([today], False)):
-        tables = full_week(windows=2) | {"mart_scenarios": frame("mart_scenarios", rows)}
+        judged = [{"deployment_id": "chat", "scenario_id": row["scenario_id"], "position": 1, "is_worth_doing": False,
+                   "against_text": "refuses or cuts 64 % of the requests", "loss_bound_ratio": 0.01}
+                  for row in rows[1:]]  # fmt: skip
+        tables = full_week(windows=2) | {
+            "mart_scenarios": frame("mart_scenarios", rows),
+            "mart_scenario_actions": frame("mart_scenario_actions", judged),
+        }
         text = tables_markdown(page_of(tables))
         assert ("### Today beside each scenario" in text) is is_there
         assert ("−3 → 5" in text) is is_there
+        assert ("| no | refuses or cuts 64 % of the requests |" in text) is is_there
+        assert ("refuses or cuts at most 1.0 % of the requests" in text) is is_there
 
 
 def test_a_count_that_changed_says_why() -> None:

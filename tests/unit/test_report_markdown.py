@@ -21,7 +21,7 @@ def test_the_decision_fits_a_screen() -> None:
     assert len(lines) <= SCREEN_LINES
     top = "\n".join(lines)
     assert "coding-agent: add 6 GPUs." in lines[0]
-    assert "| coding-agent | add 6 GPUs | 22 | 20 | 26 | 16 | 18 | KV memory |" in top
+    assert "| coding-agent | add 6 GPUs | 22 | 20–26 | 16 | 18 | KV memory |" in top
     for said in ("**Warnings**", "- Why: ", "- How sure: ", "- Assumed: KV memory, router", "- Worth doing: ", TABLES):
         assert said in top
 

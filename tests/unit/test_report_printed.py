@@ -72,6 +72,7 @@ def test_unknown_is_a_dash(show: object) -> None:
 
 def test_interval_is_whole_or_none_at_all() -> None:
     assert printed.interval(20, 26) == "20–26"
+    assert printed.interval(2, 2) == "2"
     assert printed.interval(20, None) == "no interval"
     assert printed.interval(None, None) == "no interval"
 

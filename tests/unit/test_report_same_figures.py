@@ -18,7 +18,6 @@ from reports.terminal import decision_lines
 
 FIGURES = [
     ("mart_decision", "needed_gpus", printed.whole),
-    ("mart_decision", "low_gpus", printed.whole),
     ("mart_decision", "now_gpus", printed.whole),
     ("mart_decision", "kv_replicas", printed.figure),
     ("mart_decision", "headroom_factor", printed.percent),
@@ -96,8 +95,11 @@ def test_first_screen_is_the_decision_of_the_json(reviewed: dict[str, Any]) -> N
         verdict = by_name[row["deployment"]]
         assert verdict.needed == printed.whole(row["gpus_needed"])
         assert verdict.now == printed.whole(row["gpus_now"])
-        assert verdict.interval == printed.interval(row["gpus_low"], row["gpus_high"])
+        ends = printed.interval(row["gpus_low"], row["gpus_high"])
+        assert verdict.interval == (ends if row["gpus_low"] is None else f"interval {ends}")
         assert f"{row['gpus_needed']} GPUs needed ({verdict.interval}), {row['gpus_now']} now" in lines
+        assert ends in cells_of_html()
+        assert ends in cells_of_markdown()
         assert verdict.action == row["action"]
         assert ("Why", printed.sentence(row["why"])) in verdict.reasons
 

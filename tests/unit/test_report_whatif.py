@@ -1,0 +1,58 @@
+"""The tables of what-ifs: columns that no scenario changes are left out, named, and one click away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from report_week import RUN_ID, frame, full_week
+
+from reports.whatif import whatif_page
+from reports.whatif_tables import first_table
+from reports.whatif_terminal import whatif_lines
+
+
+def scenario(name: str, **changed: Any) -> dict[str, Any]:
+    """A row of mart_scenarios with the figures of today but those in `changed`, differences beside them."""
+    base = {"needed_gpus": 32, "cost_usd_per_hour": 86.08, "attainment_ratio": 0.96, "ttft_p95_s": 6.18,
+            "tpot_p95_s": 0.0301, "rejected_requests": 625, "lost_requests": 0, "lost_output_tokens": 0}  # fmt: skip
+    differences = {"needed_gpus": "needed_change_gpus", "cost_usd_per_hour": "cost_change_usd_per_hour",
+                   "attainment_ratio": "attainment_change_ratio", "ttft_p95_s": "ttft_p95_change_s",
+                   "tpot_p95_s": "tpot_p95_change_s", "rejected_requests": "rejected_change_requests",
+                   "lost_requests": "lost_change_requests", "lost_output_tokens": "lost_change_tokens"}  # fmt: skip
+    figures = base | changed
+    return {"run_id": RUN_ID, "deployment_id": "chat", "scenario_id": name, "settings_text": name, "position": 1,
+            "outcome": "answered", "verdict": "stable", "is_slo_reachable": True, "is_knee": False,
+            "is_first_cut": False, "offered_requests": 1000,
+            } | figures | {differences[key]: figures[key] - base[key] for key in base}  # fmt: skip
+
+
+def rows_of(*scenarios: dict[str, Any]) -> pl.DataFrame:
+    return frame("mart_scenarios", [scenario("today") | {"position": 0}, *scenarios])
+
+
+def test_columns_that_no_scenario_changes_are_left_out_and_named() -> None:
+    rows = rows_of(scenario("seqs", needed_gpus=28, ttft_p95_s=1.2), scenario("same"))
+    table = first_table(rows, has_deployment=False)
+    assert table.labels == ("Scenario", "GPUs needed", "Cost an hour", "TTFT p95", "Outcome")
+    assert table.note.startswith("As today in every scenario, so left out: In objective 96\u00a0%, TPOT p95 30.1")
+    assert "Refused 625" in table.note
+    whole = first_table(rows, has_deployment=False, is_whole=True)
+    assert {"In objective", "Refused", "Tokens lost"} <= set(whole.labels)
+    assert whole.note == ""
+
+
+def test_nothing_is_left_out_where_no_scenario_ran() -> None:
+    table = first_table(rows_of(scenario("tiny") | {"outcome": "does not start"}))
+    assert "Refused" in table.labels
+    assert table.note == ""
+
+
+def test_page_and_terminal_show_the_narrow_table_and_name_the_rest() -> None:
+    rows = rows_of(scenario("seqs", needed_gpus=28))
+    page = whatif_page(full_week(windows=2), "2026-W47", rows, {"kvledger": "0.1.0"}, ["kvledger whatif"])
+    assert page.brief is not None
+    assert len(page.brief.labels) < len(page.decisions.labels)
+    lines = "\n".join(whatif_lines(page))
+    assert "−4 → 28" in lines
+    assert "so left out: In objective 96\u00a0%" in lines
