@@ -22,7 +22,7 @@ from flows.plan_facts import attempts_laid, lay_facts
 from flows.plan_part import PlanPart, plan_part
 from flows.printing import print_note
 from flows.sites import SEED
-from flows.warehouse import published
+from flows.warehouse import lent_memory, published
 from flows.weeks import week_before, work_per_s
 from transforms.errors import DataError, HomeError
 from transforms.planner.sizing.plan_tables import PLAN_GRAINS, PLAN_TABLES, empty_plan_table
@@ -67,7 +67,7 @@ def plan(  # noqa: PLR0917 - the arguments of every stage, and the executor
                 f"the warehouse was built from another fleet file, lake, catalog or version than those of now "
                 f"({fleet.path}); run kvledger build (or kvledger review) first"
             )
-    with published(home) as connection:
+    with published(home, is_locked=False) as connection:
         chosen = plan_week(connection, home, fleet, catalog, week, progress, executor)
     rebuild_marts(home, progress, fleet.fleet.warehouse.keep_versions)
     return chosen
@@ -95,7 +95,8 @@ def plan_week(  # noqa: PLR0917 - the arguments of every stage, connection and e
     shutil.rmtree(aside, ignore_errors=True)
     try:
         parts = [part for each in weeks for part in _parts(connection, home, fleet, catalog, each)]
-        _plan_parts(parts, progress, executor)
+        with lent_memory(connection, home):
+            _plan_parts(parts, progress, executor)
         latest = weeks_of(connection, None)[0]
         for each in weeks:
             plans = [part.tables for part in parts if part.week == each]

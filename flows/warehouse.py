@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,9 @@ WAREHOUSE_VERSION = 1
 
 MEMORY_BYTES = 3 * 2**30
 """Most buffer memory a build asks for (half of the machine's memory where that is less); the rest spills."""
+
+LENT_DOWN_TO_BYTES = 128 * 2**20
+"""What a connection keeps of it while another stage needs memory."""
 
 MEMORY_GIB = "KVLEDGER_MEMORY_GIB"
 """Environment variable that says so many GiB instead."""
@@ -128,10 +131,11 @@ def publish(draft: Draft, keep_versions: int = KEPT_VERSIONS) -> Path:
 
 
 @contextmanager
-def published(home: Home, version: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def published(home: Home, version: int | None = None, *, is_locked: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
     """A read-only connection to the published warehouse, or to an earlier `version` of it.
 
-    DataError where there is none or it is no warehouse.
+    `is_locked`: its settings cannot be changed, whatever SQL it is given. DataError where there is none or it is no
+    warehouse.
     """
     _require_published(home)
     path = version_path(home, version)
@@ -156,10 +160,25 @@ def published(home: Home, version: int | None = None) -> Iterator[duckdb.DuckDBP
             connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
             connection.execute("set TimeZone = 'UTC'")
             connection.execute("set enable_external_access = false")
-            connection.execute("set lock_configuration = true")
+            connection.execute(f"set lock_configuration = {is_locked}")
         yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def lent_memory(connection: duckdb.DuckDBPyConnection, home: Home) -> Iterator[None]:
+    """Give the memory that the queries of `connection` left it with to others for the block; it gets it back after.
+
+    Nothing happens where its settings are locked, or where it holds more that it cannot part with.
+    """
+    with suppress(duckdb.Error):
+        connection.execute(f"set memory_limit = '{LENT_DOWN_TO_BYTES}B'")
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):
+            connection.execute(f"set memory_limit = '{default_limits(home.warehouse.parent).memory_bytes}B'")
 
 
 def _is_locked(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -101,6 +101,10 @@ def test_an_attempt_that_still_ran_is_carried_into_the_week(home: Home, tmp_path
     first = read_workload(tmp_path / "2026-W47", "chat", "2026-W47")
     assert work.arrived_us[work.is_carried].tolist() == [-30_000_000]
     assert not first.is_carried.any()
+    every, hour_us = first.rows_to_replay(), 3600e6
+    assert first.rows_to_replay(low_us=0.0, high_us=200 * hour_us).equals(every)
+    early = first.rows_to_replay(low_us=0.0, high_us=hour_us)
+    assert early.equals(every.filter(first.arrived_us < hour_us))
 
 
 def test_plan_publishes_its_marts_and_the_command_prints_the_contract(home: Home) -> None:

@@ -36,12 +36,16 @@ class Window:
     traffic: Traffic
 
 
-def windows_of(workload: Workload, replica: Replica) -> list[Window]:
-    """Windows of the week in which requests arrived, in order; prompts the engine refuses are counted, not timed."""
+def windows_of(workload: Workload, replica: Replica, number: int | None = None) -> list[Window]:
+    """Windows of the week in which requests arrived, in order; prompts the engine refuses are counted, not timed.
+
+    `number`: only the window of that number.
+    """
     starts_s = np.arange(0, WEEK_S, replica.window_s)
     edges = np.searchsorted(workload.arrived_us, np.append(starts_s, WEEK_S) * MICROS)
+    spans = list(zip(starts_s, edges[:-1], edges[1:], strict=True))
     windows = []
-    for start_s, low, high in zip(starts_s, edges[:-1], edges[1:], strict=True):
+    for start_s, low, high in spans if number is None else spans[number : number + 1]:
         if low < high:
             attempts = workload.at(slice(low, high))
             windows.append(Window(int(start_s), attempts.rows, _traffic(attempts, accepted(attempts, replica))))

@@ -12,8 +12,8 @@ from transforms.planner.residency.occupancy import HOUR_S, hour_peaks
 from transforms.planner.residency.pace import decode_work_s, prefill_work_s
 from transforms.planner.residency.sweep import MICROS, Sweep
 from transforms.planner.sizing.latency_estimate import floor_text, replicas_for
-from transforms.planner.sizing.replay_week import FULL_WINDOW_REQUESTS
 from transforms.planner.sizing.tail import tail_of
+from transforms.planner.sizing.window_survey import FULL_WINDOW_REQUESTS
 from transforms.workload import WEEK_S
 
 if TYPE_CHECKING:

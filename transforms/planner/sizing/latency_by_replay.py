@@ -14,7 +14,7 @@ from transforms.planner.replay.replay_types import REJECTED, Status
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.latency_estimate import ATTAINED_RATIO
 from transforms.planner.sizing.latency_replay import Replays, counted_latencies, fewest_replicas, most_replicas
-from transforms.planner.sizing.replay_week import busiest_windows, full_windows, replay_week, stretches, whole_week
+from transforms.planner.sizing.replay_week import full_windows, replay_week, stretches, whole_week
 from transforms.planner.steps.step_time import ttft_floor_s
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
-
-WHOLE_REQUESTS = 2_000_000
-"""Weeks of more requests are judged by their busiest windows alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,25 +63,26 @@ def latency_by_replay(
 
     `guess` is a count to start the search from where the closed forms know none.
     """
-    week = replay_week(workload, replica, seed)
+    hardest = None if closed.window is None else closed.window.start_s // replica.window_s
+    week = replay_week(workload, replica, seed, hardest)
     if week is None or not len(full_windows(week)):
         return closed
-    replays, count = _searched(week, _windows(week, closed), closed.replicas or max(1, guess))
+    replays, count = _searched(week, week.survey.deciding(hardest), closed.replicas or max(1, guess))
     found = _behind(replays, count)
-    window = next(w for w in windows_of(workload, replica) if w.start_s == found.window * replica.window_s)
+    (window,) = windows_of(workload, replica, found.window)
     return replace(closed, replicas=count, window=window, closed_replicas=closed.replicas, replay=found)
 
 
 def _searched(week: ReplayWeek, chosen: list[int], guess: int) -> tuple[Replays, int | None]:
     """Replays of the windows that decide, and the count they come to: that of the whole week.
 
-    A window of the whole week that misses where the chosen ones keep is chosen too. Weeks of more than WHOLE_REQUESTS
-    are not replayed whole.
+    A window of the whole week that misses where the chosen ones keep is chosen too. Large weeks are not
+    replayed whole.
     """
     every = Replays(week, whole_week(week))
     replays = Replays(week, stretches(week, chosen))
     count = fewest_replicas(replays, guess)
-    while count is not None and len(week.window) <= WHOLE_REQUESTS and not every.is_kept(count):
+    while count is not None and week.is_whole and not every.is_kept(count):
         missed = next(one.window for one in map(every.lowest, (count, count + 1)) if not one.is_kept)
         if missed in chosen:  # found warm only by what came long before it
             return replays, fewest_replicas(every, count)
@@ -92,19 +90,6 @@ def _searched(week: ReplayWeek, chosen: list[int], guess: int) -> tuple[Replays,
         replays = Replays(week, stretches(week, chosen))
         count = fewest_replicas(replays, count)
     return replays, count
-
-
-def _windows(week: ReplayWeek, closed: LatencyDemand) -> list[int]:
-    """The busiest windows, the one the closed forms find hardest, and the one with most prompts that are refused."""
-    full = set(full_windows(week).tolist())
-    chosen = set(busiest_windows(week))
-    if closed.window is not None:
-        chosen |= full & {closed.window.start_s // week.replica.window_s}
-    is_refused = week.trace.columns.prompt_tokens >= week.settings.max_model_len
-    if is_refused.any():
-        shares = {number: float(is_refused[week.window == number].mean()) for number in full}
-        chosen.add(max(shares, key=lambda number: (shares[number], -number)))
-    return sorted(chosen)
 
 
 def _behind(replays: Replays, count: int | None) -> LatencyReplay:

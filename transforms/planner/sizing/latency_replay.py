@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from transforms.planner.replay.replay_trace import ReplayTrace
     from transforms.planner.replay.replay_types import ReplayResult
-    from transforms.planner.sizing.replay_week import ReplayWeek, Stretch
+    from transforms.planner.sizing.replay_week import ReplayWeek
+    from transforms.planner.sizing.window_survey import Stretch
 
     Reals = NDArray[np.float64]
 

@@ -13,8 +13,17 @@ from transforms.planner.replay.replay_settings import replay_settings
 from transforms.planner.replay.replay_trace import replay_trace
 from transforms.planner.replay.replay_types import Caching, pool_of
 from transforms.planner.replay.step_costs import step_costs
-from transforms.planner.residency.pace import prefill_times_s, slo_pace
-from transforms.workload import MICROS, week_start
+from transforms.planner.sizing.window_survey import (
+    LONGEST_WARM_UP_S,
+    WARM_UP_E2E,
+    Stretch,
+    at_slo_pace,
+    stretches_of,
+    survey_of,
+    surveyed,
+    warm_up_of,
+)
+from transforms.workload import ATTEMPT_COLUMNS, MICROS, micros, week_start
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from transforms.planner.replay.replay_types import Settings
     from transforms.planner.replay.step_costs import StepCosts
     from transforms.planner.sizing.replica import Replica
+    from transforms.planner.sizing.window_survey import Survey
     from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
@@ -32,14 +42,8 @@ ROUTER = "prefix_affinity"
 """Who answers keeps the context: a turn goes where most of it is cached unless that replica is far behind; without
 anything cached, to the least outstanding. The log does not say which router it came through."""
 
-FULL_WINDOW_REQUESTS = 200
-"""Windows with fewer requests do not judge an objective: their 95 % quantile says nothing."""
-
-WINDOWS_BY_MEASURE = 3
-"""Busiest windows by KV·time, and as many by arrivals, that are replayed in place of the week."""
-
-WARM_UP_E2E = 2.0
-"""Warm-up in 99 % quantiles of the response time (planner.md §4)."""
+WHOLE_REQUESTS = 2_000_000
+"""Weeks of more requests are judged by the windows that decide alone, and only those are read as requests."""
 
 UNSEEN = {
     "tool_calls": pl.Int32,
@@ -49,8 +53,7 @@ UNSEEN = {
 }
 """Columns of canonical rows that say nothing to a plan: gaps between turns stay as logged, whatever they are for."""
 
-LONGEST_WARM_UP_S = 3 * 3600.0
-"""Contexts that were last used before that are taken to be gone."""
+REPLAY_COLUMNS = tuple(name for name in ATTEMPT_COLUMNS if name not in {"week", "turn", "model", "tenant"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +61,21 @@ class ReplayWeek:
     """Trace, engine and clock of one deployment's week; seconds count from the week's start."""
 
     trace: ReplayTrace
+    """Of a large week, what arrives in the stretches that decide."""
     start_s: float
     """First arrival: negative where requests of the week before still run."""
     e2e_s: Reals
     """Response time of each request at SLO pace."""
-    kv_token_s: Reals
-    """Token-seconds each holds at SLO pace."""
     settings: Settings
     """Of one replica."""
     costs: StepCosts
     replica: Replica
+    survey: Survey
+    """Of the whole week."""
+    warm_s: float
+    """Replayed before windows that count."""
+    is_whole: bool
+    """Whether the trace is that of the whole week."""
 
     @property
     def arrived_s(self) -> Reals:
@@ -78,26 +86,61 @@ class ReplayWeek:
     @property
     def window(self) -> Wholes:
         """Number of the window each request arrives in, by the log; −1 before the week."""
-        number: Wholes = np.floor(self.arrived_s / self.replica.window_s).astype(np.int64)
-        return np.maximum(number, -1)
+        return _window(self.trace, self.start_s, self.replica.window_s)
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A part of the week that is replayed: from the warm-up to the cool-down, and the windows in it that count."""
-
-    low_s: float
-    high_s: float
-    windows: tuple[int, ...]
-
-
-def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek | None:
+def replay_week(
+    workload: Workload, replica: Replica, seed: int, hardest: int | None = None, whole_requests: int = WHOLE_REQUESTS
+) -> ReplayWeek | None:
     """The week of `workload` on replicas like `replica`; None where nothing of it can be replayed.
 
     What the log shows arrived: sessions go on after failures, and only prompts of max_model_len or more are refused.
-    Unknown outputs are drawn, seeded; those of failures count as none.
+    Unknown outputs are drawn, seeded; those of failures count as none. Of a week of more than `whole_requests` only the
+    windows that decide are read, with what they take before and after; `hardest` is the one by closed forms.
     """
-    rows = workload.rows_to_replay().with_columns(
+    is_whole = workload.replayable_requests <= whole_requests
+    survey = None if is_whole else survey_of(workload, replica)
+    warm_s = 0.0 if survey is None else warm_up_of(workload, replica, survey)
+    spans = None
+    if survey is not None:
+        spans = stretches_of(survey.deciding(hardest), replica.window_s, warm_s, survey.e2e_p99_s)
+    rows = _rows(workload, spans)
+    is_known = rows["output_tokens"].is_not_null()
+    if rows.is_empty() or not is_known.any() or not replica.engine.enable_chunked_prefill:
+        return None
+    if not (is_known & ~rows["is_failed"]).any():
+        rows = rows.filter(is_known)
+    trace = replay_trace(rows, f"deployment '{workload.deployment_id}'", seed)
+    columns = trace.columns
+    prompt, output = columns.prompt_tokens.astype(np.float64), columns.output_tokens.astype(np.float64)
+    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False, seed=seed)
+    settings = engine_settings(replica, trace, options)
+    first = rows["arrived_at"].dt.epoch("us")[0] - micros(week_start(workload.week))
+    if survey is None:
+        window = _window(trace, first / MICROS, replica.window_s)
+        survey = surveyed([(window, prompt, output)], int(window[-1]) + 1 if len(window) else 0, len(window), replica)
+        warm_s = _warm_up_s(trace, settings, survey.e2e_p99_s)
+    return ReplayWeek(
+        trace=trace,
+        start_s=first / MICROS,
+        e2e_s=at_slo_pace(replica, prompt, output)[0],
+        settings=settings,
+        costs=replica_costs(replica),
+        replica=replica,
+        survey=survey,
+        warm_s=warm_s,
+        is_whole=is_whole,
+    )
+
+
+def _rows(workload: Workload, spans: list[Stretch] | None) -> pl.DataFrame:
+    """Rows of the week, or of `spans` of it, as the trace takes them."""
+    if spans is None:
+        rows = workload.rows_to_replay(REPLAY_COLUMNS)
+    else:
+        bounds = [(span.low_s * MICROS, span.high_s * MICROS) for span in spans] or [(0.0, 0.0)]
+        rows = pl.concat(workload.rows_to_replay(REPLAY_COLUMNS, low_us, high_us) for low_us, high_us in bounds)
+    return rows.with_columns(
         output_tokens=pl.when(pl.col("is_failed"))
         .then(pl.col("output_tokens").fill_null(0))
         .otherwise("output_tokens"),
@@ -106,27 +149,11 @@ def replay_week(workload: Workload, replica: Replica, seed: int) -> ReplayWeek |
         **{name: pl.lit(None, kind) for name, kind in UNSEEN.items()},
         request_id=pl.lit(""),
     )
-    is_known = rows["output_tokens"].is_not_null()
-    if rows.is_empty() or not is_known.any() or not replica.engine.enable_chunked_prefill:
-        return None
-    if not (is_known & ~rows["is_failed"]).any():
-        rows = rows.filter(is_known)
-    trace = replay_trace(rows, f"deployment '{workload.deployment_id}'", seed)
-    pace, columns = slo_pace(replica), trace.columns
-    prompt, output = columns.prompt_tokens.astype(np.float64), columns.output_tokens.astype(np.float64)
-    prefill_s = prefill_times_s(replica, pace, prompt, np.zeros(len(prompt)))
-    decode_s = np.maximum(output - 1, 0) * pace.token_s
-    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False, seed=seed)
-    first = rows["arrived_at"].dt.epoch("us")[0] - int(week_start(workload.week).timestamp()) * MICROS
-    return ReplayWeek(
-        trace=trace,
-        start_s=first / MICROS,
-        e2e_s=prefill_s + decode_s,
-        kv_token_s=prompt / 2 * prefill_s + (prompt + output / 2) * decode_s,
-        settings=engine_settings(replica, trace, options),
-        costs=replica_costs(replica),
-        replica=replica,
-    )
+
+
+def _window(trace: ReplayTrace, start_s: float, window_s: int) -> Wholes:
+    number: Wholes = np.floor((trace.columns.arrived_s + start_s) / window_s).astype(np.int64)
+    return np.maximum(number, -1)
 
 
 def replica_costs(replica: Replica) -> StepCosts:
@@ -151,34 +178,17 @@ def engine_settings(replica: Replica, trace: ReplayTrace, options: ReplayOptions
 
 def full_windows(week: ReplayWeek) -> Wholes:
     """Numbers of the windows with enough requests to judge an objective."""
-    numbers, counts = np.unique(week.window[week.window >= 0], return_counts=True)
-    return numbers[counts >= FULL_WINDOW_REQUESTS]
+    return week.survey.full
 
 
 def busiest_windows(week: ReplayWeek) -> list[int]:
     """Full windows that hold most KV·time or take most arrivals, in order."""
-    full, place = full_windows(week), np.maximum(week.window, 0)
-    is_counted = week.window >= 0
-    chosen: set[int] = set()
-    for weights in (week.kv_token_s, np.ones(len(place))):
-        sums = np.bincount(place[is_counted], weights[is_counted], minlength=int(full.max(initial=-1)) + 1)
-        chosen |= set(full[np.argsort(-sums[full], kind="stable")[:WINDOWS_BY_MEASURE]].tolist())
-    return sorted(chosen)
+    return week.survey.busiest()
 
 
 def stretches(week: ReplayWeek, windows: list[int]) -> list[Stretch]:
     """Parts of the week in which `windows` are replayed warm, near ones together."""
-    warm_s, cool_s = _warm_up_s(week), float(np.quantile(week.e2e_s, 0.99))
-    size, found = week.replica.window_s, list[Stretch]()
-    for number in sorted(windows):
-        low_s, high_s = number * size - warm_s, (number + 1) * size + cool_s
-        if found and low_s <= found[-1].high_s:
-            last = found.pop()
-            low_s, windows_of = last.low_s, (*last.windows, number)
-        else:
-            windows_of = (number,)
-        found.append(Stretch(low_s, high_s, windows_of))
-    return found
+    return stretches_of(windows, week.replica.window_s, week.warm_s, week.survey.e2e_p99_s)
 
 
 def whole_week(week: ReplayWeek) -> list[Stretch]:
@@ -186,19 +196,17 @@ def whole_week(week: ReplayWeek) -> list[Stretch]:
     return [Stretch(-np.inf, np.inf, tuple(full_windows(week).tolist()))]
 
 
-def _warm_up_s(week: ReplayWeek) -> float:
+def _warm_up_s(trace: ReplayTrace, settings: Settings, e2e_p99_s: float) -> float:
     """Twice the 99 % quantile of the response time, as logged or at SLO pace; with prefix caching also of the gaps.
 
     A session whose turns before the warm-up are missing would find nothing of its context cached.
     """
-    logged_s = week.trace.logged.e2e_s
+    logged_s = trace.logged.e2e_s
     logged_s = logged_s[~np.isnan(logged_s)]
-    longest_s = float(np.quantile(week.e2e_s, 0.99))
-    if len(logged_s):
-        longest_s = max(longest_s, float(np.quantile(logged_s, 0.99)))
+    longest_s = max(e2e_p99_s, float(np.quantile(logged_s, 0.99))) if len(logged_s) else e2e_p99_s
     warm_s = WARM_UP_E2E * longest_s
-    columns = week.trace.columns
-    if week.settings.caching != Caching.OFF and (columns.parent >= 0).any():
+    columns = trace.columns
+    if settings.caching != Caching.OFF and (columns.parent >= 0).any():
         gaps_s = columns.delay_s[(columns.parent >= 0) & ~columns.from_start]
         warm_s = max(
             warm_s, min(float(np.quantile(gaps_s, 0.99, method="lower")), LONGEST_WARM_UP_S) if len(gaps_s) else 0.0
