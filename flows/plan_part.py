@@ -14,6 +14,7 @@ from flows.plan_facts import read_workload
 from flows.sites import site_of
 from transforms.planner.sizing.plan_deployment import plan_deployment
 from transforms.planner.weeks.week_tables import Weeks, with_weeks
+from transforms.planner.weeks.week_taken import taken_week
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,10 +51,13 @@ def plan_part(part: PlanPart) -> str:
     placed = place(part.deployment, part.fleet, catalog)
     site = site_of(placed, part.fleet, catalog, part.covered_s)
     name = part.deployment.name
+    earlier = None
+    if part.earlier is not None:  # before the week itself: the two are never in memory at once
+        earlier = taken_week(read_workload(part.earlier[1], name, part.earlier[0]), site.replica)
     workload = read_workload(part.facts, name, part.week)
     plan = plan_deployment(workload, site, deployment_calibration(placed, part.fleet, catalog), part.run_id)
     weeks = Weeks(
-        earlier=None if part.earlier is None else read_workload(part.earlier[1], name, part.earlier[0]),
+        earlier=earlier,
         work_per_s=part.work_per_s,
         horizon_weeks=planning.horizon_weeks,
         lead_time_days=planning.lead_time_days,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from planner_week import attempt, replica, site, workload
 
-from transforms.planner.weeks.ttft_causes import Hour, causes_s, ttft_rows
-from transforms.planner.weeks.week_traffic import Marks
+from transforms.planner.weeks.ttft_causes import causes_s, ttft_rows
+from transforms.planner.weeks.week_taken import Hour, Marks, taken_week
 
 CALM: dict[str, Any] = {"rate": 3.0, "prompt": 1500.0, "output": 150.0, "cached": 0.5, "is_burst": False}
 
@@ -55,7 +55,7 @@ def week(ttft_s: float, queue_s: float | None) -> Any:
     rows = [
         attempt(100.0 + 3 * n, 1500, 150, ttft=ttft_s * (1 + n % 7 / 10), queue=queue_s, e2e=20.0) for n in range(400)
     ]
-    return workload(rows)
+    return taken_week(workload(rows), replica())
 
 
 def test_a_week_is_explained_only_where_its_logged_p95_moved() -> None:

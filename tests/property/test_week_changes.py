@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 from planner_week import ATTEMPTS, MONDAY, TOOL_WAITS, WEEK, site
 
+from transforms.planner.sizing.replica import Replica
 from transforms.planner.weeks.shapley import shapley
 from transforms.planner.weeks.swapped import FACTORS
 from transforms.planner.weeks.week_changes import change_rows
+from transforms.planner.weeks.week_taken import TakenWeek, taken_week
 from transforms.planner.weeks.week_traffic import as_other
 from transforms.workload import MICROS, Workload
 from transforms.workload_rows import make_workload
@@ -79,12 +81,16 @@ def more_often(found: dict[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
+def taken(found: dict[str, Any], one: Replica | None = None) -> TakenWeek:
+    return taken_week(week(found), one or site().replica)
+
+
 PARTS = {"kv_time": ("kv_time_byte_s", "kv_time_part_byte_s"), "gpus": ("demand_gpus", "demand_part_gpus")}
 
 
 def parts(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, tuple[dict[str, float], float]]:
     """Measure → part of each factor and the residual, and the change they are parts of."""
-    rows = change_rows(week(earlier), week(later), site())
+    rows = change_rows(taken(earlier), taken(later), site())
     assert [row["mover"] for row in rows] == [*FACTORS, "residual"]
     return {
         measure: ({row["mover"]: row[part] for row in rows}, rows[0][name] - rows[0][f"previous_{name}"])
@@ -175,6 +181,6 @@ def test_a_week_moved_to_itself_is_itself() -> None:
 
 def test_no_rows_no_parts() -> None:
     empty = {name: values[:0] for name, values in columns(9, 10).items()}
-    assert change_rows(week(empty), week(columns(9, 100)), site()) == []
+    assert change_rows(taken(empty), taken(columns(9, 100)), site()) == []
     small = dataclasses.replace(site().replica, max_model_len_tokens=1)
-    assert change_rows(week(columns(9, 100)), week(columns(9, 100)), site(small)) == []
+    assert change_rows(taken(columns(9, 100), small), taken(columns(9, 100), small), site(small)) == []

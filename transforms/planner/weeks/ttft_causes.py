@@ -7,20 +7,18 @@ pressure, or preemption where the pool takes running requests back. A cached pre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.attempts import parts_of
 from transforms.planner.provenance import MODELLED, weakest
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.replay_types import NO_LIMIT, Router, Settings, TraceColumns, pool_of
 from transforms.planner.replay.step_costs import step_costs
 from transforms.planner.residency.occupancy import HOUR_S
-from transforms.planner.residency.timeline import accepted
-from transforms.planner.weeks.week_traffic import Marks, as_other, marks_of
-from transforms.workload import MICROS
+from transforms.planner.weeks.week_taken import LEAD_S, P95, Hour, Marks
+from transforms.planner.weeks.week_traffic import as_other
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,50 +26,33 @@ if TYPE_CHECKING:
     from transforms.planner.replay.replay_types import ReplayResult
     from transforms.planner.sizing.plan_replicas import Site
     from transforms.planner.sizing.replica import Replica
-    from transforms.workload import Workload
+    from transforms.planner.weeks.week_taken import FirstTokens, TakenWeek
 
     Reals = NDArray[np.float64]
 
-P95 = 0.95
 MOVED_RATIO = 0.2
 """A P95 that moved by less is left alone."""
 
-LEAST_TIMED = 200
-"""Requests with a logged time to first token that a week must have."""
-
-LEAD_S = 600
-"""Replayed before the hour, and not counted."""
-
-MOST_ROWS = 20_000
 AMPLE = 64
 """Times the KV pool at which memory is no limit."""
 
 PREEMPTED_RATIO = 0.02
 """Share of the requests preempted, above that of the earlier week, from which the pool's part is called preemption."""
 
-WEEK_HOURS = 168
-
 TRAFFIC = ("arrivals", "lengths", "cache_hits")
 
 
-@dataclass(frozen=True, eq=False)
-class Hour:
-    """The busiest hour of a week with its lead: seconds since the lead's start, and marks of each request."""
-
-    arrived_s: Reals
-    marks: Marks
-
-
-def ttft_rows(earlier: Workload, later: Workload, site: Site) -> list[dict[str, Any]]:
+def ttft_rows(earlier: TakenWeek, later: TakenWeek, site: Site) -> list[dict[str, Any]]:
     """Rows of plan_ttft_causes, the largest part first; none where the logged P95 did not move by over 20 %."""
-    before, now = logged_p95_s(earlier), logged_p95_s(later)
+    weeks = (earlier.first_tokens, later.first_tokens)
+    before, now = (week.p95_s for week in weeks)
     if before is None or now is None or abs(now / before - 1) <= MOVED_RATIO or not site.now_replicas:
         return []
-    hours = busiest_hour(earlier, site.replica), busiest_hour(later, site.replica)
+    hours = (weeks[0].hour, weeks[1].hour)
     if not all(len(hour.arrived_s) for hour in hours):
         return []
     parts = causes_s(hours, site.replica, site.now_replicas)
-    words = {"split": split_s(earlier, later), "cause": parts}
+    words = {"split": split_s(*weeks), "cause": parts}
     known = {"previous_week": earlier.week, "previous_ttft_p95_s": before, "ttft_p95_s": now}
     word = weakest(MODELLED, site.replica.step.provenance)
     return [
@@ -81,39 +62,12 @@ def ttft_rows(earlier: Workload, later: Workload, site: Site) -> list[dict[str, 
     ]
 
 
-def logged_p95_s(week: Workload) -> float | None:
-    """P95 of the logged times to first token of answered requests, s; None from fewer than 200."""
-    known = week.ttft_s[~week.is_carried & ~week.is_failed & ~np.isnan(week.ttft_s)]
-    return float(np.quantile(known, P95)) if len(known) >= LEAST_TIMED and np.quantile(known, P95) > 0 else None
-
-
-def split_s(earlier: Workload, later: Workload) -> dict[str, float]:
+def split_s(earlier: FirstTokens, later: FirstTokens) -> dict[str, float]:
     """Change of the mean queue and the mean prefill of the slowest 5 %, s; empty where queues are not logged."""
-    means = []
-    for week in (earlier, later):
-        is_known = ~week.is_carried & ~week.is_failed & ~np.isnan(week.ttft_s) & ~np.isnan(week.queue_s)
-        if is_known.sum() < LEAST_TIMED:
-            return {}
-        ttft, queue = week.ttft_s[is_known], week.queue_s[is_known]
-        slowest = ttft >= np.quantile(ttft, P95)
-        means.append((float(queue[slowest].mean()), float((ttft - queue)[slowest].mean())))
-    return {"queue": means[1][0] - means[0][0], "prefill": means[1][1] - means[0][1]}
-
-
-def busiest_hour(week: Workload, replica: Replica) -> Hour:
-    """The hour in which most new tokens arrive, with its lead; at most MOST_ROWS requests, those before its end."""
-    is_taken = accepted(week, replica) & ~week.is_carried
-    sums = np.zeros(WEEK_HOURS)
-    for part in parts_of(week.rows):
-        attempts, taken = week.at(part), is_taken[part]
-        tokens = attempts.prompt_tokens - attempts.cached_tokens + attempts.output_tokens
-        hour = np.clip(attempts.arrived_us // (HOUR_S * MICROS), 0, WEEK_HOURS - 1)
-        sums += np.bincount(hour[taken], tokens[taken], WEEK_HOURS)
-    start_s = float(sums.argmax()) * HOUR_S - LEAD_S
-    span_us = np.array([start_s, start_s + LEAD_S + HOUR_S], dtype=np.int64) * MICROS
-    low, high = np.searchsorted(week.arrived_us, span_us)
-    rows = (low + np.flatnonzero(is_taken[low:high]))[:MOST_ROWS]
-    return Hour(week.arrived_us[rows] / MICROS - start_s, marks_of(week.at(rows)))
+    if earlier.slowest_s is None or later.slowest_s is None:
+        return {}
+    changes = (now - before for before, now in zip(earlier.slowest_s, later.slowest_s, strict=True))
+    return dict(zip(("queue", "prefill"), changes, strict=True))
 
 
 def causes_s(hours: tuple[Hour, Hour], replica: Replica, replicas: int) -> dict[str, float]:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from transforms.planner.sizing.plan_replicas import Site
     from transforms.planner.weeks.swapped import Asked
+    from transforms.planner.weeks.week_taken import TakenWeek
     from transforms.planner.weeks.week_traffic import WeekTraffic
-    from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
 
 NOW, BEFORE = frozenset(FACTORS), frozenset[str]()
 
 
-def change_rows(earlier: Workload, later: Workload, site: Site) -> list[dict[str, Any]]:
+def change_rows(earlier: TakenWeek, later: TakenWeek, site: Site) -> list[dict[str, Any]]:
     """Rows of plan_changes: the change by mover, and the residual; none where a week has no usable rows.
 
     KV·time is that of the requests at SLO pace and of tool waits with contexts kept; GPUs are those of the larger of
@@ -34,7 +34,7 @@ def change_rows(earlier: Workload, later: Workload, site: Site) -> list[dict[str
     """
     if not earlier.rows or not later.rows:
         return []
-    weeks = week_pair(earlier, later, site.replica)
+    weeks = week_pair(earlier, later)
     if not all(len(week.kind) for week in weeks):
         return []
     pace, replica = slo_pace(site.replica), site.replica

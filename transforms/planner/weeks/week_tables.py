@@ -13,11 +13,13 @@ from transforms.planner.sizing.plan_tables import TODAY, plan_rows
 from transforms.planner.weeks.growth import Outlook, forecast_rows, growth_of
 from transforms.planner.weeks.ttft_causes import ttft_rows
 from transforms.planner.weeks.week_changes import change_rows
+from transforms.planner.weeks.week_taken import taken_week
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from transforms.planner.sizing.plan_replicas import Site
+    from transforms.planner.weeks.week_taken import TakenWeek
     from transforms.workload import Workload
 
 Plan = dict[str, pl.DataFrame]
@@ -27,7 +29,7 @@ Plan = dict[str, pl.DataFrame]
 class Weeks:
     """What is known of the weeks before the one planned."""
 
-    earlier: Workload | None
+    earlier: TakenWeek | None
     """Of the week right before; None where it has no rows."""
     work_per_s: Mapping[str, float]
     """Tokens per covered second of the weeks so far, the planned one included, where at least half is covered."""
@@ -38,8 +40,10 @@ class Weeks:
 def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: str) -> Plan:
     """`plan` of one deployment with its tables of more than one week filled, and its GPUs at the horizon."""
     keys = {"run_id": run_id, "week": later.week, "deployment_id": later.deployment_id, "scenario_id": TODAY}
-    changes = [] if weeks.earlier is None else change_rows(weeks.earlier, later, site)
-    causes = [] if weeks.earlier is None else ttft_rows(weeks.earlier, later, site)
+    changes, causes = [], []
+    if weeks.earlier is not None:
+        taken = taken_week(later, site.replica)
+        changes, causes = change_rows(weeks.earlier, taken, site), ttft_rows(weeks.earlier, taken, site)
     forecasts = forecast_rows(growth_of(weeks.work_per_s), _outlook(plan, later.week, site, weeks))
     return {
         **plan,

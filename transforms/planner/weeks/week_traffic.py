@@ -12,32 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from transforms.planner.residency.timeline import accepted
+from transforms.planner.weeks.week_taken import Marks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from transforms.attempts import Attempts
-    from transforms.planner.sizing.replica import Replica
-    from transforms.workload import Workload
+    from transforms.planner.weeks.week_taken import TakenWeek
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
 
-MOST_ROWS = 100_000
-"""Rows looked at of a week: of more, every n-th, each standing for n."""
-
 LEAST_ROWS = 50
 """Kinds of fewer rows in both weeks are taken together."""
-
-
-@dataclass(frozen=True, eq=False)
-class Marks:
-    """What two weeks differ in, one element a row: tokens of prompt and output, and share of the prompt cached."""
-
-    prompt: Reals
-    output: Reals
-    cached_ratio: Reals
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,41 +51,26 @@ class WeekTraffic:
     waits_requests: float
 
 
-def week_pair(earlier: Workload, later: Workload, replica: Replica) -> tuple[WeekTraffic, WeekTraffic]:
+def week_pair(earlier: TakenWeek, later: TakenWeek) -> tuple[WeekTraffic, WeekTraffic]:
     """The two weeks with each other's marks beside their own."""
-    taken = [_taken(week, replica) for week in (earlier, later)]
-    gaps = [_every(len(week.tool_waits.end_us)) for week in (earlier, later)]
-    kinds, gap_kinds = _kinds([earlier, later], taken, gaps)
-    marks = [_marks(week, rows) for week, rows in zip((earlier, later), taken, strict=True)]
-    held = [week.tool_waits.tokens[rows] for week, rows in zip((earlier, later), gaps, strict=True)]
-    spans = [
-        (week.tool_waits.end_us - week.tool_waits.start_us)[rows] / 1e6
-        for week, rows in zip((earlier, later), gaps, strict=True)
-    ]
+    weeks = (earlier, later)
+    kinds, gap_kinds = _kinds(weeks)
     made = []
-    for here, there, week in ((0, 1, earlier), (1, 0, later)):
-        other = Marks(
+    for here, there in ((0, 1), (1, 0)):
+        own, other = weeks[here], weeks[there]
+        marks = Marks(
             *(
-                as_other(getattr(marks[here], name), kinds[here], getattr(marks[there], name), kinds[there])
-                for name in vars(marks[here])
+                as_other(getattr(own.marks, name), kinds[here], getattr(other.marks, name), kinds[there])
+                for name in vars(own.marks)
             )
         )
         waits = Waits(
             gap_kinds[here],
-            (held[here], as_other(held[here], gap_kinds[here], held[there], gap_kinds[there])),
-            (spans[here], as_other(spans[here], gap_kinds[here], spans[there], gap_kinds[there])),
+            (own.wait_tokens, as_other(own.wait_tokens, gap_kinds[here], other.wait_tokens, gap_kinds[there])),
+            (own.wait_s, as_other(own.wait_s, gap_kinds[here], other.wait_s, gap_kinds[there])),
         )
-        requests = float((accepted(week, replica) & ~week.is_carried).sum())
-        arrived = week.arrived_us[taken[here]]
-        every = float(len(week.tool_waits.end_us))
-        made.append(WeekTraffic(arrived, kinds[here], marks[here], other, waits, requests, every))
+        made.append(WeekTraffic(own.arrived_us, kinds[here], own.marks, marks, waits, own.requests, own.waits_requests))
     return made[0], made[1]
-
-
-def marks_of(attempts: Attempts) -> Marks:
-    """Marks of `attempts`."""
-    prompt = attempts.prompt_tokens
-    return Marks(prompt, attempts.output_tokens, attempts.cached_tokens / np.maximum(prompt, 1.0))
 
 
 def as_other(values: Reals, kinds: Wholes, others: Reals, other_kinds: Wholes) -> Reals:
@@ -114,30 +85,14 @@ def as_other(values: Reals, kinds: Wholes, others: Reals, other_kinds: Wholes) -
     return moved
 
 
-def _taken(week: Workload, replica: Replica) -> Wholes:
-    rows = np.flatnonzero(accepted(week, replica) & ~week.is_carried)
-    return rows[_every(len(rows))]
-
-
-def _every(count: int) -> Wholes:
-    """Places of at most MOST_ROWS of `count` rows, evenly spread."""
-    return np.arange(0, count, max(1, -(-count // MOST_ROWS)), dtype=np.int64)
-
-
-def _marks(week: Workload, rows: Wholes) -> Marks:
-    return marks_of(week.at(rows))
-
-
-def _kinds(weeks: list[Workload], taken: list[Wholes], gaps: list[Wholes]) -> tuple[list[Wholes], list[Wholes]]:
+def _kinds(weeks: tuple[TakenWeek, TakenWeek]) -> tuple[list[Wholes], list[Wholes]]:
     """Number of the kind of each request and of each tool wait, by week; 0 for all that are rare."""
-    frames = [week.names(rows, "model", "tenant") for week, rows in zip(weeks, taken, strict=True)]
-    counts = pl.concat(frame.group_by("model", "tenant").len() for frame in frames)
+    counts = pl.concat(week.names.group_by("model", "tenant").len() for week in weeks)
     common = (
         counts.group_by("model", "tenant").agg(pl.col("len").max()).filter(pl.col("len") >= LEAST_ROWS)
         .sort("model", "tenant", nulls_last=True).select("model", "tenant").with_row_index("kind", offset=1)
     )  # fmt: skip
-    waits = [week.tool_waits.labels.select("model", "tenant")[rows] for week, rows in zip(weeks, gaps, strict=True)]
-    return [_numbers(frame, common) for frame in frames], [_numbers(frame, common) for frame in waits]
+    return [_numbers(week.names, common) for week in weeks], [_numbers(week.wait_names, common) for week in weeks]
 
 
 def _numbers(frame: pl.DataFrame, common: pl.DataFrame) -> Wholes:
