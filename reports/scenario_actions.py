@@ -41,5 +41,15 @@ def scenario_actions(marts: Marts, deployment_id: str, scenarios: Sequence[str])
     )  # fmt: skip
 
 
+def worth_doing(marts: Marts, deployment_id: str, scenarios: Sequence[str]) -> str:
+    """The one of `scenarios` that is worth doing, what it frees and what it risks; empty where none is."""
+    found = some(marts, "mart_scenario_actions", deployment_id=deployment_id)
+    frame = None if found is None else found.filter("is_worth_doing", pl.col("scenario_id").is_in(list(scenarios)))
+    if frame is None or frame.is_empty():
+        return ""
+    row = frame.row(0, named=True)
+    return f"{_scenario(row['scenario_id'])} is worth doing: {row['freed_text']}; risk: {row['risk_text']}"
+
+
 def _scenario(name: str | None) -> str:
     return shortened(text(name), SCENARIO_LENGTH)

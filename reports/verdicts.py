@@ -180,7 +180,8 @@ def _actions(marts: Marts, deployment_id: str) -> Iterator[str]:
     if frame is None:
         return
     for row in frame.sort("position").head(MOST_ACTIONS).iter_rows(named=True):
-        words = "; ".join(part for part in (row["saving_text"], row["risk_text"]) if part)
+        risk = f"risk: {row['risk_text']}" if row["risk_text"] else ""
+        words = "; ".join(part for part in (row["saving_text"], risk) if part)
         yield sentence(f"{row['action_text']}: {words}")
 
 

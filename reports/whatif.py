@@ -12,7 +12,7 @@ from reports.marts import Marts, rows, some
 from reports.page import Chapter, Headline, Page, Section
 from reports.printed import compact, gpu_hours, rounded, shortened, week_days, whole
 from reports.review import coverage
-from reports.scenario_actions import scenario_actions
+from reports.scenario_actions import scenario_actions, worth_doing
 from reports.whatif_tables import (
     ANSWERED,
     FLEET,
@@ -62,7 +62,7 @@ def whatif_page(
         run_id=text(frame["run_id"].first()),
         version=versions.get("kvledger", ""),
         coverage=coverage(marts),
-        headline=headlines(frame),
+        headline=headlines(marts, frame),
         verdicts=(),
         decisions=first_table(noted(frame), is_whole=True),
         brief=first_table(noted(frame)),
@@ -84,12 +84,12 @@ def noted(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(is_single | is_end | pl.col("is_knee") | pl.col("is_first_cut"))
 
 
-def headlines(frame: pl.DataFrame) -> tuple[Headline, ...]:
-    """One sentence for each deployment: the scenario that changes most, or what its sweep shows."""
+def headlines(marts: Marts, frame: pl.DataFrame) -> tuple[Headline, ...]:
+    """One sentence a deployment: the scenario worth doing, else what its sweep shows or what changes most."""
     found = []
     for name in frame["deployment_id"].unique(maintain_order=True):
         own = frame.filter(pl.col("deployment_id") == name)
-        words = _sweep_words(own) or _scenario_words(own)
+        words = worth_doing(marts, name, own["scenario_id"].to_list()) or _sweep_words(own) or _scenario_words(own)
         found.append(Headline(words + ".", shortened(name)))
     if len(found) > MOST_HEADLINES:
         return (*found[:MOST_HEADLINES], Headline(f"{len(found) - MOST_HEADLINES} more deployments below."))

@@ -207,7 +207,8 @@ def cell_text(row: Mapping[str, Any], cell: Cell) -> str:
     if change is None:
         return show(value)
     told = CHANGES.get(show, show)
-    if not NOT_ZERO.search(told(change)):
+    is_too_small = show is seconds and show(value) == show(value - change)
+    if is_too_small or not NOT_ZERO.search(told(change)):
         return f"= {show(value)}"
     return signed(change, told) if change == value else f"{signed(change, told)} → {show(value)}"
 

@@ -97,7 +97,7 @@ def decision(deployment_id: str, needed: int, now: int, action: str, **more: Any
         "prompt_change_factor": 0.184, "output_change_factor": -0.021, "kv_time_change_factor": 0.314,
         "action_text": action,
         "is_slo_reachable": True, "usable_requests": 209_001,
-        "binding_text": "9 replicas for KV memory (peak 412 GiB × 1.3 ÷ 69.4 GiB a replica = 7.72) + 1 spare",
+        "binding_text": "9 replicas for KV memory (peak 412 GiB × 1.3 headroom ÷ 69.4 GiB a replica = 7.72) + 1 spare",
         "change_text": "KV·time +31 %, mainly longer prompts (+18 %); requests +12 %.",
         "confidence_text": "Modelled on logged times; memory figures assumed; interval from 7 whole days.",
         "envelope_reason": "The envelope counts requests, not the KV they hold.", "provenance": "modelled",
@@ -320,7 +320,7 @@ def _outlook() -> Rows:
         {"deployment_id": "coding-agent", "position": n, "action_text": action, "saving_text": saving,
          "risk_text": risk, "saving_gpus": gpus, "saving_usd_per_hour": usd, "provenance": "modelled"}
         for n, (action, saving, risk, gpus, usd) in enumerate((
-            ("add 6 GPUs", "costs $17.94/h", "until then: 5 % headroom at the peak, 30 % asked", -6, -17.94),
+            ("add 6 GPUs", "costs $17.94/h", "until then 5 % headroom at the peak, 30 % asked", -6, -17.94),
             ("set max_model_len=65536", "frees 3 GPUs, saves $8.97/h", "0.20 % of turns refused or lost", 3, 8.97),
             (f"pin KV {CLOSING}", None, "computes 18 GPU·h anew a week", None, None),
         ), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MARKS = {"is_recommended": "recommended", "is_turning_point": "turning point"}
-PLACES: Mapping[str, tuple[Any, int, int]] = {
-    "recommended": ("right", -8, -10),
-    "turning point": ("left", 8, 13),
-}
-"""Where the name of a special point stands beside it: alignment, px right, px down; each apart from the others."""
-LIMITS = {"kv_limit": ("KV limit", -5), "seats": ("max_num_seqs", 12)}
-"""Column of an upright line -> its name and how far to the right of it that stands, in px."""
+PLACES: Mapping[str, tuple[float, int]] = {"recommended": (0.35, -10), "turning point": (0.65, 13)}
+"""Special point -> share of the axis from which its name stands left of it, and px down: apart from each other."""
+LIMITS = {"kv_limit": ("KV limit", 6), "seats": ("max_num_seqs", 19)}
+"""Column of an upright line -> its name and how far above the plot that stands, in px: one row each."""
+UNIT_UP_PX = 36
+"""How far above the plot the unit stands: over both rows of names."""
 HEIGHT_PX = 150
+
+Placed = tuple[tuple[str, bool], ...]
+"""Names, each with whether it stands left of what it names: it would leave the chart on the right."""
 HEADINGS = {
     "batch": "Batch (requests)",
     "throughput": "Decode (tokens/s)",
@@ -41,6 +44,7 @@ HEADINGS = {
 
 
 DECODE, PREFILL = "throughput", "ttft"
+HALF = 0.5
 
 
 class Curve(NamedTuple):
@@ -78,8 +82,10 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
         return ()
     data = _named(frame)
     special = set(data["named"].str.split(", ").list.first().drop_nulls())
-    named = tuple(words for words in MARKS.values() if words in special)
-    limits = tuple(name for name in LIMITS if data[name][0] is not None)
+    at = {words: data.filter(pl.col("named").str.starts_with(words))["batch"].first() for words in special}
+    named = tuple((words, _share(data, at[words]) > PLACES[words][0]) for words in MARKS.values() if words in special)
+    first = {name: data[name][0] for name in LIMITS if data[name][0] is not None}
+    limits = tuple((name, _share(data, value) > HALF) for name, value in first.items())
     return tuple(
         Chart(
             f"{chart_id}-{field}",
@@ -98,6 +104,12 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
         )
         for field, curve in CURVES.items()
     )
+
+
+def _share(data: pl.DataFrame, batch: Any) -> float:
+    """How far along the log axis `batch` stands, 0 to 1."""
+    last = max(float(value) for name in ("batch", *LIMITS) if (value := data[name].max()) is not None)  # type: ignore[arg-type]
+    return math.log(max(float(batch), 1.0)) / math.log(last) if last > 1 else 0.0
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -123,10 +135,10 @@ def _batch_axis(field: str = "batch") -> alt.X:
 
 
 @cache
-def _spec(field: str, named: tuple[str, ...], limits: tuple[str, ...], *, has_slo: bool) -> dict[str, Any]:
+def _spec(field: str, named: Placed, limits: Placed, *, has_slo: bool) -> dict[str, Any]:
     """The curve of `field`, the points in `named` ringed, and `limits` as upright lines with their names."""
     curve = CURVES[field]
-    amount = amount_axis(field, curve.unit, zero=True)
+    amount = amount_axis(field, curve.unit, up_px=UNIT_UP_PX, zero=True)
     fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
         alt.Tooltip("batch:Q", format=","),
@@ -139,31 +151,33 @@ def _spec(field: str, named: tuple[str, ...], limits: tuple[str, ...], *, has_sl
     dots = base().mark_point(filled=True, opacity=1, size=30).encode(
         x=_batch_axis(), y=amount, color=fits.legend(None), tooltip=shown
     )  # fmt: skip
-    layers = [*_uprights(limits, is_low=field == DECODE), line, dots]
-    for words in named:
-        align, dx, dy = PLACES[words]
+    under = _uprights(limits)
+    if has_slo:
+        limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
+        under.append(limit.encode(x=_batch_axis(), y=alt.Y(curve.slo, type="quantitative")))
+    layers = [*under, line, dots]
+    for words, is_left in named:
         special = base().transform_filter(f"indexof(datum.named, '{words}') === 0")
         ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink"))
         layers.append(ring.encode(x=_batch_axis(), y=amount))
-        label = special.mark_text(align=align, dx=dx, dy=dy)
+        label = special.mark_text(**_beside(is_left=is_left, px=8), dy=PLACES[words][1])
         layers.append(label.encode(x=_batch_axis(), y=amount, text="named:N"))
-    if has_slo:
-        limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
-        layers.append(limit.encode(x=_batch_axis(), y=alt.Y(curve.slo, type="quantitative")))
     return spec(layered(*layers), HEIGHT_PX)
 
 
-def _uprights(limits: tuple[str, ...], *, is_low: bool) -> list[AnyChart]:
-    """A line for each of `limits`, from the first row of the data, its name up along it: `is_low` from the foot."""
+def _uprights(limits: Placed) -> list[AnyChart]:
+    """A line for each of `limits`, from the first row of the data, its name above the plot."""
     drawn: list[AnyChart] = []
     first = base().transform_filter("datum.batch === 1")
-    for name in limits:
-        words, right_px = LIMITS[name]
-        drawn.append(first.mark_rule(strokeWidth=1.2, color=colour("quiet")).encode(x=_batch_axis(name)))
-        # turned by 270°: dy moves the text along the axis, dx along the line
-        label = first.mark_text(
-            angle=270, align="left" if is_low else "right", dy=right_px, dx=4 if is_low else -4, color=colour("quiet")
-        )
-        foot = alt.value(HEIGHT_PX if is_low else 0)
-        drawn.append(label.encode(x=_batch_axis(name), y=foot, text=alt.value(words)))
+    for name, is_left in limits:
+        words, up_px = LIMITS[name]
+        rule = first.mark_rule(strokeWidth=1.2, color=colour("quiet"))
+        drawn.append(rule.encode(x=_batch_axis(name), y=alt.value(-up_px - 5), y2=alt.value(HEIGHT_PX)))
+        label = first.mark_text(**_beside(is_left=is_left, px=4), color=colour("quiet"))
+        drawn.append(label.encode(x=_batch_axis(name), y=alt.value(-up_px), text=alt.value(words)))
     return drawn
+
+
+def _beside(*, is_left: bool, px: int) -> dict[str, Any]:
+    """A name `px` left or right of what it names."""
+    return {"align": "right", "dx": -px} if is_left else {"align": "left", "dx": px}

@@ -91,9 +91,10 @@ def seconds_axis(field: str, title: str, **scale: Any) -> alt.X:
     return alt.X(field, type="quantitative").scale(type="log", **scale).axis(axis).title(title)
 
 
-def amount_axis(field: str, title: str, **scale: Any) -> alt.Y:
-    """The vertical axis of an amount, its unit written above it; k, M and G before large ones."""
-    return alt.Y(field, type="quantitative").scale(**scale).axis(labelExpr=AMOUNT_LABEL, tickCount=5).title(title)
+def amount_axis(field: str, title: str, *, up_px: int = 10, **scale: Any) -> alt.Y:
+    """The vertical axis of an amount, its unit written `up_px` above it; k, M and G before large ones."""
+    axis = alt.Axis(labelExpr=AMOUNT_LABEL, tickCount=5, titleY=-up_px)
+    return alt.Y(field, type="quantitative").scale(**scale).axis(axis).title(title)
 
 
 def phase_colour(field: str = "phase") -> alt.Color:

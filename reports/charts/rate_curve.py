@@ -84,6 +84,7 @@ def _spec(fleets: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     where: dict[str, Any] = {"x": rate, "y": share, "color": shade.legend(symbolType="stroke").title(None)}
     line = base().mark_line(strokeWidth=1.6).encode(**where)
     dots = base().mark_point(filled=True, opacity=1, size=40).encode(**where, tooltip=shown)
-    limit = base().mark_rule(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
-    asked = base().mark_rule(strokeWidth=1.2, color=colour("now")).encode(x=alt.X("asked:Q"))
+    once = base().transform_filter("datum.factor === 1")
+    limit = once.mark_rule(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
+    asked = once.mark_rule(strokeWidth=1.2, color=colour("now")).encode(x=alt.X("asked:Q"))
     return spec(layered(limit.encode(y=alt.datum(OBJECTIVE_RATIO)), asked, line, dots), HEIGHT_PX)

@@ -19,13 +19,13 @@ worded as (
             when 'kv'
                 then
                     format(
-                        'KV memory (peak {} GiB × {:g} ÷ {} GiB a replica = {})',
+                        'KV memory (peak {} GiB × {:g} headroom ÷ {} GiB a replica = {})',
                         plan.figures[1], 1 + plan.headroom_ratio, plan.figures[2], plan.figures[4]
                     )
             when 'compute'
                 then
                     format(
-                        'compute ({} GPUs busy at the peak × {:g} ÷ {} a replica = {})',
+                        'compute ({} GPUs busy at the peak × {:g} headroom ÷ {} a replica = {})',
                         plan.figures[3], 1 + plan.headroom_ratio, deployments.gpus_per_replica_gpus, plan.figures[4]
                     )
             else format(

@@ -31,8 +31,11 @@ select
                     now.spare_replicas <> earlier.spare_replicas,
                     format('{} spare after {}', now.spare_replicas, earlier.spare_replicas), null
                 ),
-                case is_in_interval when true then 'inside' when false then 'outside' end
-                || format(' last week''s interval {}–{}', earlier.low_gpus, earlier.high_gpus)
+                format('{} lies {}side last week''s interval ', now.needed_gpus, if(is_in_interval, 'in', 'out'))
+                || if(
+                    earlier.low_gpus = earlier.high_gpus, cast(earlier.low_gpus as varchar),
+                    format('{}–{}', earlier.low_gpus, earlier.high_gpus)
+                )
             )
     end as count_text
 from counts as now

@@ -30,6 +30,8 @@ from report_week import (
     HOSTILE,
     LONG,
     RIGHT_TO_LEFT,
+    VERSIONS,
+    WEEK,
     decision,
     drawing_code,
     empty_week,
@@ -40,6 +42,8 @@ from report_week import (
 )
 
 from reports.html import html
+from reports.page import Page
+from reports.whatif import whatif_page
 
 pytestmark = pytest.mark.browser
 
@@ -290,4 +294,39 @@ def test_odd_weeks_look_right(chromium: Any, tmp_path: Path, week: Callable[[], 
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "jump"
     assert page.locator(".jump").bounding_box()["x"] >= 0
+    page.context.close()
+
+
+FITS = "() => [...document.querySelectorAll('.sheet')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
+
+
+def wide_whatif() -> Page:
+    """What-ifs whose every column differs, under an autoscaler, of deployments with long and right-to-left names."""
+    columns = frame("mart_scenarios", []).schema
+    texts = {name for name, dtype in columns.items() if dtype == pl.String}
+    flags = {name for name, dtype in columns.items() if dtype == pl.Boolean}
+    rows = []
+    for name in (LONG, RIGHT_TO_LEFT, "chat"):
+        for n, scenario in enumerate(("today", "max_model_len=" + "9" * 100, "fp8")):
+            figures = dict.fromkeys(set(columns) - texts - flags, 123456 * n + 7)
+            shares = {column: 0.25 * n for column in columns if column.endswith("_ratio")}
+            words = dict.fromkeys(texts - {"week", "swept_setting", "curve_measure"}, "served as it stands")
+            told = {"deployment_id": name, "scenario_id": scenario, "outcome": "answered", "position": n}
+            rows.append(figures | shares | dict.fromkeys(flags, True) | words | told | {"swept_value": None})
+    return whatif_page(full_week(windows=2), WEEK, frame("mart_scenarios", rows), VERSIONS, ["kvledger whatif"])
+
+
+def test_what_ifs_fit_without_scrolling_sideways(chromium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "whatif.html"
+    path.write_text(html(wide_whatif(), drawing_code()), encoding="utf-8")
+    page, seen = opened(chromium, path, DESKTOP)
+    assert seen.complaints == []
+    for size in (DESKTOP, PHONE):
+        resized(page, size)
+        assert_readable(page)
+        assert page.evaluate(FITS) == 0, size
+    resized(page, PAPER)
+    page.emulate_media(media="print")
+    assert page.evaluate(FITS) == 0
+    assert serious_findings(page) == []
     page.context.close()

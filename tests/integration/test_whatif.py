@@ -120,9 +120,9 @@ def test_no_count_where_no_fleet_is_enough_and_no_difference_of_nothing(home: Ho
 def test_an_objective_that_no_fleet_keeps_comes_before_the_gpus(home: Home, told: Told) -> None:
     named = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(["today", "compacted"]))
     lost = named.with_columns(is_slo_reachable=pl.col("scenario_id") == "today")
-    assert headlines(lost)[0].text == "compacted cannot keep its objectives with any number of replicas."
+    assert headlines({}, lost)[0].text == "compacted cannot keep its objectives with any number of replicas."
     never = named.with_columns(is_slo_reachable=pl.lit(value=False))
-    assert "cannot keep" not in headlines(never)[0].text, "nor does today's"
+    assert "cannot keep" not in headlines({}, never)[0].text, "nor does today's"
 
 
 def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_pa
     text = tables_markdown(whatif_report(home, write_fleet(home, SMALL), told, "--set x", tmp_path / "a.html").page)
     assert "Autoscaler beside the fixed fleet" in text
     named = rows_of(home, "mart_scenarios").filter(pl.col("scenario_id").is_in(["today", "scaled"]))
-    (said,) = headlines(named)
+    (said,) = headlines({}, named)
     assert re.search(r"^scaled pays [\d.]+\sGPU·h fewer than 2 fixed replicas", said.text)
 
 

@@ -184,10 +184,10 @@ def test_actions_are_said_with_saving_and_risk_on_every_first_screen() -> None:
     (verdict,) = (verdict for verdict in full_page().verdicts if verdict.actions)
     assert verdict.name == "coding-agent"
     assert verdict.actions[:2] == (
-        "Add 6 GPUs: costs $17.94/h; until then: 5 % headroom at the peak, 30 % asked",
-        "Set max_model_len=65536: frees 3 GPUs, saves $8.97/h; 0.20 % of turns refused or lost",
+        "Add 6 GPUs: costs $17.94/h; risk: until then 5 % headroom at the peak, 30 % asked",
+        "Set max_model_len=65536: frees 3 GPUs, saves $8.97/h; risk: 0.20 % of turns refused or lost",
     )
-    assert verdict.actions[2].endswith(": computes 18 GPU·h anew a week")
+    assert verdict.actions[2].endswith(": risk: computes 18 GPU·h anew a week")
     for text in everywhere(full_page()):
         assert "frees 3 GPUs, saves $8.97/h" in text
 

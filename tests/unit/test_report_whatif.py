@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from report_week import RUN_ID, frame, full_week
 
-from reports.whatif import whatif_page
+from reports.whatif import headlines, whatif_page
 from reports.whatif_tables import first_table
 from reports.whatif_terminal import whatif_lines
 
@@ -56,3 +56,23 @@ def test_page_and_terminal_show_the_narrow_table_and_name_the_rest() -> None:
     lines = "\n".join(whatif_lines(page))
     assert "−4 → 28" in lines
     assert "so left out: In objective 96\u00a0%" in lines
+
+
+def test_a_difference_too_small_to_print_is_none() -> None:
+    rows = rows_of(scenario("seqs", ttft_p95_s=6.1804, tpot_p95_s=0.0302))
+    table = first_table(rows, is_whole=True)
+    cells = dict(zip(table.labels, table.rows[1], strict=True))
+    assert cells["TTFT p95"] == "= 6.18\u00a0s"
+    assert cells["TPOT p95"] == "+0.10\u00a0ms → 30.2\u00a0ms"
+    assert "TTFT p95" not in first_table(rows).labels
+
+
+def test_the_headline_names_the_scenario_worth_doing() -> None:
+    judged = [{"deployment_id": "chat", "scenario_id": name, "position": n, "is_worth_doing": name == "fp8",
+               "freed_text": "24 GPUs needed, not 32", "risk_text": "answers may change"}
+              for n, name in enumerate(("seqs", "fp8"))]  # fmt: skip
+    marts = {"mart_scenario_actions": frame("mart_scenario_actions", judged)}
+    (said,) = headlines(marts, rows_of(scenario("seqs", needed_gpus=28), scenario("fp8", needed_gpus=24)))
+    assert said.text == "fp8 is worth doing: 24 GPUs needed, not 32; risk: answers may change."
+    (said,) = headlines(marts, rows_of(scenario("seqs", needed_gpus=28)))
+    assert said.text.startswith("seqs needs 28 GPUs (−4)")
