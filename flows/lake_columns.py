@@ -18,10 +18,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flows.lake_chunks import (
+    COLUMN_BYTES,
+    ENCODINGS,
+    FEW_VALUED,
+    GROUP_BYTES,
+    GROUP_COLUMNS,
+    GROUP_COMPRESSED_BYTES,
+    GROUP_ROWS,
+    GROUP_START,
+    METADATA,
+    NUM_ROWS,
+    REQUESTS,
+    REQUESTS_SCHEMA,
+    ROW_GROUPS,
+    Chunk,
+    chunks,
+    options,
+)
+from flows.lake_ids import ids_chunk
 from flows.parquet_footer import I64, LIST, MAGIC, STRUCT, footer_bytes, footer_of
-from transforms.canonical import SCHEMA, SCHEMA_VERSION
-from transforms.identity import request_id_texts
-from transforms.plausible import DURATIONS, TOKENS
+from transforms.canonical import SCHEMA
+from transforms.identity import id_bytes, id_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,55 +49,6 @@ if TYPE_CHECKING:
 
 CHUNKS_KEPT = 512
 """Chunks of one value that are kept: some 30 for each size of row group."""
-FAST_LEVEL = 1
-"""zstd level of columns with an encoding of their own: few bits do not become fewer at a higher one, and hex digits (of
-`request_id`) become smaller and in two thirds of the time (measured: 1.14 to 1.27 MB)."""
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
-ENTROPIC = ("session_id", "record_id", "prefix_block_ids.list.element")
-"""Columns of mostly distinct values: a dictionary would only be tried and thrown away."""
-ENCODINGS = {
-    "request_id": "DELTA_LENGTH_BYTE_ARRAY",
-    **dict.fromkeys(("arrived_at", "source_position", *TOKENS), "DELTA_BINARY_PACKED"),
-    **dict.fromkeys(DURATIONS, "BYTE_STREAM_SPLIT"),
-}
-"""Of columns of mostly distinct values that have a better encoding than plain: a third of the time of a dictionary that
-is tried and thrown away (measured on `azure`: 0.68 to 0.37 us per row for all columns, the file 5 % larger)."""
-STATISTICS = ["arrived_at"]
-"""The one column whose least and greatest value in a row group is looked at; the others took a sixth of the time."""
-METADATA = {"kvledger_schema": str(SCHEMA_VERSION)}
-FEW_VALUED = (
-    "model",
-    "tenant",
-    "operation",
-    "served_by",
-    "replica_id",
-    "status",
-    "finish_reason",
-    "source",
-    "source_file",
-)
-
-NUM_ROWS, ROW_GROUPS = 3, 4
-GROUP_COLUMNS, GROUP_BYTES, GROUP_ROWS, GROUP_START, GROUP_COMPRESSED_BYTES = 1, 2, 3, 5, 6
-COLUMN_META, COLUMN_BYTES, COLUMN_COMPRESSED_BYTES = 3, 6, 7
-PAGE_STARTS = (9, 11)
-"""Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData (parquet.thrift)."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """The encoded bytes of one column of one row group, and its ColumnChunk as if they began at byte 0 of a file."""
-
-    body: bytes
-    column: Struct
-
-    def placed(self, start: int) -> Struct:
-        """Its ColumnChunk where the bytes begin at byte `start`."""
-        return _moved(self.column, start)
-
-    def size(self, number: int) -> int:
-        """COLUMN_BYTES or COLUMN_COMPRESSED_BYTES."""
-        return int(self.column[COLUMN_META][1][number][1])
 
 
 @dataclass
@@ -97,16 +66,16 @@ class LakeFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.path.open("wb")
             self.file.write(MAGIC)
-        chunks = _chunks_of_rows(rows, constants)
+        made = _chunks_of_rows(rows, constants)
         start = at = self.file.tell()
         columns = []
-        for chunk in chunks:
+        for chunk in made:
             columns.append(chunk.placed(at))
             self.file.write(chunk.body)
             at += len(chunk.body)
         self.groups.append({
             GROUP_COLUMNS: (LIST, (STRUCT, columns)),
-            GROUP_BYTES: (I64, sum(chunk.size(COLUMN_BYTES) for chunk in chunks)),
+            GROUP_BYTES: (I64, sum(chunk.size(COLUMN_BYTES) for chunk in made)),
             GROUP_ROWS: (I64, len(rows)),
             GROUP_START: (I64, start),
             GROUP_COMPRESSED_BYTES: (I64, at - start),
@@ -128,10 +97,12 @@ def _chunks_of_rows(rows: pl.DataFrame, constants: Mapping[str, Any]) -> list[Ch
     for name in rows.columns:
         if name in REQUESTS_SCHEMA and rows[name].null_count() < len(rows):
             made[name] = _dictionary(rows[name]) if name in FEW_VALUED else _array(rows[name], REQUESTS_SCHEMA[name])
+    told: dict[str, Chunk] = {}
     if "content_id" in rows.columns and rows["content_id"].null_count() < len(rows):
-        made["request_id"] = _ids(rows)
+        made.pop("request_id", None)
+        told["request_id"] = _ids(rows)
     schema = pa.schema([(name, REQUESTS_SCHEMA[name]) for name in made])
-    told = dict(zip(made, _chunks(pa.table(made, schema=schema)), strict=True))
+    told |= zip(made, chunks(pa.table(made, schema=schema)), strict=True)
     for name in REQUESTS_SCHEMA:
         if name not in told:
             value = constants.get(name)
@@ -147,32 +118,7 @@ def _constant_chunk(name: str, value: Any, rows: int) -> Chunk:
     else:
         values = pl.Series([list(value) if value == () else value], dtype=SCHEMA[name]).new_from_index(0, rows)
         array = _dictionary(values) if name in FEW_VALUED else _array(values, REQUESTS_SCHEMA[name])
-    return _chunks(pa.table({name: array}, schema=pa.schema([(name, REQUESTS_SCHEMA[name])])))[0]
-
-
-def _chunks(table: pa.Table) -> list[Chunk]:
-    """The chunks of a table's columns, as Arrow writes them."""
-    if not table.num_columns:
-        return []
-    buffer = io.BytesIO()
-    with pq.ParquetWriter(buffer, table.schema, **options(table.schema.names, ENCODINGS)) as writer:
-        writer.write_table(table, row_group_size=table.num_rows)
-    file = buffer.getbuffer()
-    group = footer_of(file)[ROW_GROUPS][1][1][0]
-    return [_chunk(file, column) for column in group[GROUP_COLUMNS][1][1]]
-
-
-def _chunk(file: memoryview, column: Struct) -> Chunk:
-    meta = column[COLUMN_META][1]
-    start = min(meta[number][1] for number in PAGE_STARTS if number in meta)
-    return Chunk(bytes(file[start : start + meta[COLUMN_COMPRESSED_BYTES][1]]), _moved(column, -start))
-
-
-def _moved(column: Struct, by_bytes: int) -> Struct:
-    """A ColumnChunk whose pages begin so much further on."""
-    kind, meta = column[COLUMN_META]
-    moved = {number: (I64, meta[number][1] + by_bytes) for number in PAGE_STARTS if number in meta}
-    return {**column, COLUMN_META: (kind, {**meta, **moved})}
+    return chunks(pa.table({name: array}, schema=pa.schema([(name, REQUESTS_SCHEMA[name])])))[0]
 
 
 @lru_cache(maxsize=1)
@@ -184,15 +130,19 @@ def _empty_footer() -> Struct:
     return footer_of(buffer.getvalue())
 
 
-def _ids(rows: pl.DataFrame) -> Any:
-    """The ids of rows: where there is a `content_id`, made of it, for a row that is the first of its content."""
+def _ids(rows: pl.DataFrame) -> Chunk:
+    """The chunk of the ids: of a row with a `content_id` made of it, as the first of its content; else its own."""
     contents = rows["content_id"]
-    ids = request_id_texts(contents)
-    if not contents.null_count():
-        return ids
-    own = _array(rows["request_id"], REQUESTS_SCHEMA["request_id"])
-    is_own = contents.is_null().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return pc.if_else(is_own, own, ids)
+    own = rows["request_id"] if contents.null_count() else None
+    ids = id_bytes(contents, own)
+    chunk = None if ids is None else ids_chunk(ids)
+    if chunk is not None:
+        return chunk
+    texts = id_texts(id_bytes(contents))
+    if own is not None:
+        is_own = contents.is_null().to_arrow(compat_level=pl.CompatLevel.oldest())
+        texts = pc.if_else(is_own, _array(own, REQUESTS_SCHEMA["request_id"]), texts)
+    return chunks(pa.table({"request_id": texts}))[0]
 
 
 def _array(values: pl.Series, kind: pa.DataType) -> Any:
@@ -205,25 +155,3 @@ def _dictionary(values: pl.Series) -> Any:
         codes = np.zeros(len(values), dtype=np.int32)
         return pa.DictionaryArray.from_arrays(codes, pa.array([first], pa.large_string()))
     return values.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-
-
-def _arrow_types() -> dict[str, pa.DataType]:
-    plain = pl.DataFrame(schema=SCHEMA).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-    few = pa.dictionary(pa.int32(), pa.large_string())
-    return {field.name: few if field.name in FEW_VALUED else field.type for field in plain}
-
-
-REQUESTS_SCHEMA = _arrow_types()
-REQUESTS = pa.schema(list(REQUESTS_SCHEMA.items()))
-
-
-def options(names: list[str], encodings: Mapping[str, str]) -> dict[str, Any]:
-    """What Arrow's writer is told for a table of these columns."""
-    return {
-        "compression": COMPRESSION,
-        "compression_level": {n: FAST_LEVEL if n in encodings else COMPRESSION_LEVEL for n in names},
-        "use_dictionary": [name for name in names if name not in ENTROPIC and name not in encodings],
-        "column_encoding": {name: kind for name, kind in encodings.items() if name in names},
-        "write_statistics": STATISTICS,
-        "store_schema": False,
-    }

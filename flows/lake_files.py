@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.lake_columns import METADATA, LakeFile, options
+from flows.lake_chunks import METADATA, options
+from flows.lake_columns import LakeFile
 from transforms.canonical import SCHEMA
 
 if TYPE_CHECKING:

@@ -28,11 +28,23 @@ def footer_of(file: bytes | memoryview) -> Struct:
     return _Reader(bytes(file[end - length : end])).struct()
 
 
+def struct_at(data: bytes, at: int) -> tuple[Struct, int]:
+    """The structure that begins at byte `at`, such as a page's header, and where it ends."""
+    reader = _Reader(data, at)
+    return reader.struct(), reader.at
+
+
+def struct_bytes(struct: Struct) -> bytes:
+    """A structure as it is written."""
+    out = bytearray()
+    _put_struct(out, struct)
+    return bytes(out)
+
+
 def footer_bytes(footer: Struct) -> bytes:
     """What ends a Parquet file: its footer, the footer's length and the magic word."""
-    out = bytearray()
-    _put_struct(out, footer)
-    return bytes(out) + len(out).to_bytes(LENGTH_BYTES, "little") + MAGIC
+    out = struct_bytes(footer)
+    return out + len(out).to_bytes(LENGTH_BYTES, "little") + MAGIC
 
 
 @dataclass

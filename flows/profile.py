@@ -39,7 +39,7 @@ class Profile:
 
     def take_rows(self, rows: pl.DataFrame, constants: Container[str] = ()) -> None:
         """Add finished rows, which are in order of arrival; `constants` are columns of one value that they lack."""
-        if rows["flags"].list.len().max():
+        if "flags" in rows.columns and rows["flags"].list.len().max():
             told = rows["flags"].explode().value_counts()
             self.doubts.update({flag: n for flag, n in told.iter_rows() if flag in SETTING_DOUBTS})
         stamps = rows["arrived_at"].to_physical()

@@ -183,14 +183,17 @@ def number_content(fresh: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
 
 def request_ids(content_ids: pl.Series, numbers: pl.Series | None = None) -> pl.Series:
     """The id of a row without one: its content in 16 hex digits, "-", and its occurrence (1 where not given)."""
-    first = pl.DataFrame(pa.table({"request_id": request_id_texts(content_ids)}))["request_id"]
+    first = pl.DataFrame(pa.table({"request_id": id_texts(id_bytes(content_ids))}))["request_id"]
     if numbers is None or (numbers == 1).all():
         return first
     return pl.select(pl.concat_str(first.str.head(ID_BYTES - 1), numbers.cast(pl.String))).to_series()
 
 
-def request_id_texts(content_ids: pl.Series) -> Any:
-    """`request_ids` of first occurrences, as an Arrow array of large texts."""
+def id_bytes(content_ids: pl.Series, own: pl.Series | None = None) -> Any:
+    """`request_ids` of first occurrences as an array of ID_BYTES bytes each, and where a row has no content its `own`.
+
+    None where one of these has another length.
+    """
     values = content_ids.fill_null(0).to_numpy()
     text = np.empty(len(values), dtype=ID_PARTS)
     for start in range(0, len(values), MIXED_ROWS):
@@ -198,8 +201,19 @@ def request_id_texts(content_ids: pl.Series) -> Any:
         block["high"] = _hex_digits(part >> np.uint64(32))
         block["low"] = _hex_digits(part & np.uint64(0xFFFFFFFF))
         block["end"] = FIRST
-    offsets = np.arange(0, text.nbytes + 1, ID_BYTES, dtype=np.int64)
-    return pa.LargeStringArray.from_buffers(len(content_ids), pa.py_buffer(offsets.data), pa.py_buffer(text.data))
+    if own is not None:
+        places = np.flatnonzero(content_ids.is_null().to_numpy())
+        given = own.gather(places).cast(pl.Binary)
+        if not (given.bin.size() == ID_BYTES).fill_null(value=False).all():
+            return None
+        text.view(f"S{ID_BYTES}")[places] = given.to_numpy()
+    return text
+
+
+def id_texts(ids: Any) -> Any:
+    """An array of ids of one length in bytes as an Arrow array of large texts."""
+    offsets = np.arange(0, ids.nbytes + 1, ids.dtype.itemsize, dtype=np.int64)
+    return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets.data), pa.py_buffer(ids.data))
 
 
 def _hex_digits(values: Bits) -> Bits:

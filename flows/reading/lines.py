@@ -75,25 +75,26 @@ class LineReader:
     def blocks(self) -> Iterator[tuple[bytes, int]]:
         """Blocks of whole lines, each with the offset of its first byte; lines above the cap go to `skipped`."""
         chunks = iter(self.chunks)
-        held = bytearray()
-        position = self.offset
+        held: list[bytes] = []
+        position, size = self.offset, 0
         for chunk in chunks:
-            held += chunk
-            if len(held) < self.batch_bytes:
+            held.append(chunk)
+            size += len(chunk)
+            if size < self.batch_bytes:
                 continue
-            cut = held.rfind(b"\n") + 1
-            if cut:
-                with memoryview(held) as view:
-                    block = bytes(view[:cut])
-                del held[:cut]
+            block, rest = _cut(held)
+            held, size = [rest], len(rest)
+            if block:
                 yield block, position
-                position += cut
-            if len(held) > self.max_line_bytes:
-                position += self._skip_line(held, chunks, position)
-        cut = held.rfind(b"\n") + 1
-        if cut:
-            yield bytes(held[:cut]), position
-        self.tail, self.tail_position = bytes(held[cut:]), position + cut
+                position += len(block)
+            if size > self.max_line_bytes:
+                line = bytearray(rest)
+                position += self._skip_line(line, chunks, position)
+                held, size = [bytes(line)], len(line)
+        block, self.tail = _cut(held)
+        self.tail_position = position + len(block)
+        if block:
+            yield block, position
 
     def _skip_line(self, held: bytearray, chunks: Iterator[bytes], position: int) -> int:
         """Bytes of the line that begins with `held`, its end included; what follows it is left in `held`."""
@@ -116,6 +117,15 @@ class LineReader:
             yield split(block, position, self.max_line_bytes)
         if self.skipped:
             yield LineBatch(too_long=self.skipped)
+
+
+def _cut(chunks: list[bytes]) -> tuple[bytes, bytes]:
+    """The whole lines of `chunks`, and what follows the last of them."""
+    for number in range(len(chunks) - 1, -1, -1):
+        if cut := chunks[number].rfind(b"\n") + 1:
+            before, rest = chunks[:number], chunks[number + 1 :]
+            return b"".join([*before, chunks[number][:cut]]), b"".join([chunks[number][cut:], *rest])
+    return b"", b"".join(chunks)
 
 
 def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> LineBatch | BareLines:

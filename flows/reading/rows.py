@@ -18,7 +18,7 @@ from flows.reading.tables import TableStream
 from flows.reading.typed import typed_rows
 from transforms.batches import Batch, Parsed
 from transforms.canonical import SCHEMA
-from transforms.finish import finish
+from transforms.finish import checked, completed, finish
 from transforms.identity import content_ids, number_content, settled
 from transforms.plausible import unusable
 
@@ -94,22 +94,25 @@ class PartReader:
     def _piece(
         self, parsed: Parsed, raw: Callable[[int], bytes], too_long: Sequence[tuple[int, str]], blank: int
     ) -> Piece:
-        rows = finish(parsed.rows, self.source.format, self.source_file)
+        given_rows = checked(parsed.rows)
+        rows = completed(given_rows, self.source.format, self.source_file)
         reasons = [(r.position, r.reason) for r in parsed.rejects]
-        given = {*parsed.rows.columns, "e2e_s", "ttft_s"}
+        given = set(given_rows.columns)
         lies = unusable(rows, given)
         if lies.null_count() < len(rows):
             reasons += rows.select("source_position", lies).drop_nulls("reason").rows()
             rows = rows.filter(lies.is_null())
         rejects = [Rejected(position, TOO_LONG, sha256) for position, sha256 in too_long]
         rejects += [Rejected(p, reason, sha256_hex(raw(p))) for p, reason in sorted(reasons)]
-        given |= {"flags"} | ({"attempt"} if "record_id" in given else set())
+        given |= {"attempt"} if "record_id" in given else set()
         varying = tuple(name for name in SCHEMA if name in given)
         return Piece(self._identified(rows, given), rejects, parsed.ignored + blank, parsed.duplicates, varying)
 
     def _identified(self, rows: pl.DataFrame, given: Container[str]) -> pl.DataFrame:
         if self.key is not None and "tenant" in given:
             rows = rows.with_columns(tenant=hash_tenants(rows["tenant"], self.key))
+        if "request_id" not in given:
+            return rows.with_columns(content_ids(rows, self.source.format, given))
         without = rows["request_id"].is_null()
         if not without.any():
             return rows.with_columns(content_id=pl.lit(None, dtype=pl.UInt64))

@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from flows import lake_files
-from flows.lake_columns import ENCODINGS, FEW_VALUED, METADATA, REQUESTS, options
+from flows.lake_chunks import ENCODINGS, FEW_VALUED, METADATA, REQUESTS, chunks, options
 from flows.lake_files import RequestsWriter, with_constants
+from flows.lake_ids import ids_chunk
 from flows.parquet_footer import footer_bytes, footer_of
 from transforms.canonical import SCHEMA
+from transforms.identity import id_bytes, id_texts
 
 GROUP_ROWS = 1000
 CONSTANTS = {"operation": "chat", "attempt": 1, "status": "ok", "source": "azure", "flags": [], "e2e_s": 2.5}
@@ -71,3 +74,24 @@ def test_a_footer_survives_being_read_and_written(tmp_path):
     as_arrow_writes(rows_of(50, 0), tmp_path / "arrow.parquet")
     data = (tmp_path / "arrow.parquet").read_bytes()
     assert data.endswith(footer_bytes(footer_of(data)))
+
+
+@pytest.mark.parametrize("rows", [1, 127, 20_000, 20_001, 70_000])
+def test_the_chunk_of_ids_is_that_of_arrow(rows: int) -> None:
+    contents = pl.Series(np.random.default_rng(rows).integers(0, 2**63, rows).astype(np.uint64))
+    ids = id_bytes(contents)
+    schema = pa.schema([("request_id", REQUESTS.field("request_id").type)])
+    assert ids_chunk(ids) == chunks(pa.table({"request_id": id_texts(ids)}, schema=schema))[0]
+
+
+def test_ids_of_their_own_stand_among_those_made_of_content(tmp_path: Path) -> None:
+    for own in ("0123456789abcdef-2", "0123456789abcdef-12", "chatcmpl-1"):
+        rows = pl.DataFrame({
+            "request_id": pl.Series([None, own, None], dtype=pl.String),
+            "content_id": pl.Series([5, None, 6], dtype=pl.UInt64),
+        })  # fmt: skip
+        writer = RequestsWriter(tmp_path / "part-0.parquet")
+        writer.write(rows)
+        writer.close()
+        read = pl.read_parquet(writer.paths[0], columns=["request_id"])["request_id"].to_list()
+        assert read == ["0000000000000005-1", own, "0000000000000006-1"]

@@ -72,7 +72,9 @@ def canonicalise(table: Table, source: Source) -> Parsed:
     for target, picks in mapping.picks.items():
         _fill(rows, target, picks)
     flags = _base_flags(rows)
-    frame = pl.DataFrame(rows.columns).with_columns(source_position=table.positions, flags=flags)
+    frame = pl.DataFrame(rows.columns).with_columns(source_position=table.positions)
+    if flags is not None:
+        frame = frame.with_columns(flags=flags)
     for word, where in rows.flags:
         frame = flagged(frame, where, word)
     for word in dict.fromkeys(rows.constants):
@@ -184,9 +186,11 @@ def _meaning(value: Any, target: str, field_name: str) -> Any:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
-def _base_flags(rows: _Rows) -> pl.Expr:
-    """The flags each row brings, never NULL: what is added to NULL would be lost."""
+def _base_flags(rows: _Rows) -> pl.Expr | None:
+    """The flags each row brings, never NULL: what is added to NULL would be lost. None where none brings any."""
     own = rows.columns.pop("flags", None)
+    if own is None and rows.table.flags is None:
+        return None
     none = pl.lit([], dtype=pl.List(pl.String))
     base = none if own is None or own.null_count() == len(own) else pl.lit(own).fill_null([])
     return base if rows.table.flags is None else base.list.concat(pl.lit(rows.table.flags))
