@@ -32,12 +32,14 @@ class Largest:
         """Start with none."""
         self.count = count
         self._found = pl.DataFrame(schema=_SCHEMA)
+        self._least_byte_s = -1.0
 
     def add(self, some: pl.DataFrame) -> None:
         """Add holders."""
-        self._found = pl.concat([self._found, some])
+        self._found = pl.concat([self._found, some.filter(pl.col("kv_time_byte_s") > self._least_byte_s)])
         if self._found.height > 2 * self.count + PART_ROWS:
             self._found = self.table()
+            self._least_byte_s = float(self._found["kv_time_byte_s"][-1])
 
     def table(self) -> pl.DataFrame:
         """Those found, the largest first."""

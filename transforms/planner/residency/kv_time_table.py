@@ -97,8 +97,12 @@ def _by_phase(
     shared_of: Callable[[slice, Timeline], SharedOut] | None,
 ) -> dict[str, GroupSums]:
     """Sums of each phase over the attempts of the week, part by part."""
-    keys = workload.labels.select("model", "tenant").with_columns(pl.Series("is_failed", workload.is_failed))
-    groups = keys.unique(_GROUP)
+
+    def keys(rows: slice) -> pl.DataFrame:
+        labels = workload.labels.select("model", "tenant")[rows]
+        return labels.with_columns(pl.Series("is_failed", workload.is_failed[rows]))
+
+    groups = pl.concat([keys(slice(0, 0)), *(keys(rows).unique() for rows in parts_of(workload.rows))]).unique()
     phases = {phase: GroupSums(groups) for phase in PHASES}
     for rows, part in zip(parts_of(workload.rows), timeline.parts(), strict=True):
         taken = ~workload.is_carried[rows]
@@ -108,7 +112,7 @@ def _by_phase(
         for place, (phase, held_of) in enumerate(PHASES.items()):
             held = held_of(part, replica)
             shared = None if own is None else _shared(held, own[place], replica)
-            phases[phase].add(keys[rows], taken, is_bound, held, shared)
+            phases[phase].add(keys(rows), taken, is_bound, held, shared)
     return phases
 
 
