@@ -25,7 +25,7 @@ from flows.lake import (
 from flows.lake_files import RequestsWriter, write_table
 from flows.manifest import Entry, manifest_frame
 from flows.merge import DateMerge, Tally
-from flows.notes import doubted_settings
+from flows.notes import assumed_days, doubted_settings
 from flows.resolving import NO_DECISIONS, day_number, decisions_of, lake_origin
 from flows.runs import open_run
 
@@ -122,7 +122,7 @@ def commit(
     write_table(drift_after(before, fresh), pending.aside(drift_path(home)))
     pending.publish()
     loaded = {file.key: (file, merged.loaded[file.key]) for file in staged}
-    return Committed(loaded, [*doubted_settings(staged), *source_changes(before, fresh)])
+    return Committed(loaded, [*doubted_settings(staged), *assumed_days(staged), *source_changes(before, fresh)])
 
 
 def _merge_requests(

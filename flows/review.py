@@ -45,7 +45,8 @@ class Reviewed:
 
     def summary(self) -> dict[str, Any]:
         """The report's JSON object with what the ingest had to say among its warnings."""
-        told = [{**asdict(note), "deployment": None} for note in self.notes]
+        own = {warning["code"] for warning in self.report.summary["warnings"]}
+        told = [{**asdict(note), "deployment": None} for note in self.notes if note.code not in own]
         return {**self.report.summary, "warnings": [*self.report.summary["warnings"], *told]}
 
 

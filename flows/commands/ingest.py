@@ -167,8 +167,12 @@ def _mapping(log_format: str | None, map_file: Path | None) -> dict[str, Any] | 
 
 
 def _print(result: IngestResult) -> None:
+    from flows.notes import left_out
+
     for file in result.files:
         counts = f"{file.loaded:,} loaded, {file.duplicates:,} duplicates, {file.rejected:,} rejected of {file.read:,}"
         print_line(f"{file.source_file}: {file.status} ({file.source}): {file.reason or counts}")
     total = {count: f"{result.total(count):,}" for count in ("read", "loaded", "duplicates", "rejected")}
     print_line("{read} read = {loaded} loaded + {duplicates} duplicates + {rejected} rejected".format_map(total))
+    if told := left_out(result.files):
+        print_line(told)

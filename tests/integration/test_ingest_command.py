@@ -82,3 +82,18 @@ def test_mapping_errors_name_the_nearest_column(kvledger, log, tmp_path):
     run = kvledger("a.csv", "--format", "mapped", "--map", "m.toml")
     assert run.returncode == 2
     assert "unknown column 'prompt_token'; did you mean 'prompt_tokens'?" in run.stderr
+
+
+def test_a_folder_says_which_of_its_files_were_left_out(kvledger, log):
+    folder = log.parent / "logs"
+    folder.mkdir()
+    log = log.rename(folder / "a.csv")
+    (folder / "notes.txt").write_text("hello world\nthis is nothing\n")
+    (folder / "empty.csv").touch()
+    done = kvledger("logs", "--format", "auto", "--timezone", "UTC")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "left out of 3 files: 1 refused (notes.txt), 1 empty (empty.csv)"
+    log.unlink()
+    done = kvledger("logs", "--format", "auto", "--timezone", "UTC")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing could be ingested; one of 2 files" in done.stderr

@@ -175,3 +175,16 @@ def test_files_refused_and_records_rejected_are_told_the_first_of_each():
         ("records_rejected", "a.csv (azure): 10 of 1,200 records rejected"),
     ]
     assert not refusals([FileResult("azure", "a.csv", "", "unchanged")])
+
+
+def test_stamps_without_a_start_are_told_once_a_run(tmp_path):
+    for name in ("a.jsonl", "b.jsonl"):
+        number = len(name) + ord(name[0])
+        (tmp_path / name).write_text(
+            f'{{"timestamp": 5, "input_length": {number}, "output_length": 7, "hash_ids": [1]}}\n'
+        )
+    files = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    (note,) = ingested(tmp_path / "home", *files, form="mooncake").warnings
+    assert note.code == "assumed_origin"
+    assert note.text.startswith("a.jsonl (mooncake) and 1 other: stamps count from a start that is not named")
+    assert not ingested(tmp_path / "named", *files, form="mooncake", origin="2026-03-01T00:00:00Z").warnings
