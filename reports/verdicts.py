@@ -73,7 +73,14 @@ def headline(marts: Marts, found: Sequence[Verdict]) -> tuple[Headline, ...]:
         return first + _named(found)
     if not urgent:
         return (*first, Headline("No deployment needs more GPUs."))
-    return (*first, *_named(urgent), Headline("The others are below."))
+    return (*first, *_named(urgent), *_more(urgent[MOST_NAMED:]), Headline("The others are below."))
+
+
+def _more(found: Sequence[Verdict]) -> tuple[Headline, ...]:
+    """How many more than those named need GPUs, or cannot keep their objectives."""
+    counts = {kind: sum(verdict.kind == kind for verdict in found) for kind in (ADD, UNMET)}
+    words = {ADD: ("needs GPUs", "need GPUs"), UNMET: ("cannot keep its objectives", "cannot keep their objectives")}
+    return tuple(Headline(f"{n} more {words[kind][n > 1]}.", kind=kind) for kind, n in counts.items() if n)
 
 
 def _named(found: Sequence[Verdict]) -> tuple[Headline, ...]:

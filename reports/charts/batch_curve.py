@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MARKS = {"is_recommended": "recommended", "is_turning_point": "turning point"}
-PLACES: Mapping[str, tuple[float, int]] = {"recommended": (0.35, -10), "turning point": (0.65, 13)}
+PLACES: Mapping[str, tuple[float, int]] = {"recommended": (0.35, -10), "turning point": (0.75, 13)}
 """Special point -> share of the axis from which its name stands left of it, and px down: apart from each other."""
 LIMITS = {"kv_limit": ("KV limit", 6), "seats": ("max_num_seqs", 19)}
 """Column of an upright line -> its name and how far above the plot that stands, in px: one row each."""

@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from reports.blocks import Chart
-from reports.charts.grammar import base, labelled, layered, spec
+from reports.charts.grammar import AMOUNT_LABEL, base, labelled, layered, spec
 from reports.marts import Marts, only, some
 from reports.printed import gib_column
 from reports.theme import colour
@@ -80,7 +80,7 @@ def forecast_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | N
 
 @cache
 def _mover_spec(field: str, unit: str, bars: int) -> dict[str, Any]:
-    amount = alt.X(field, type="quantitative").axis(tickCount=5, grid=True, format="~s").title(unit)
+    amount = alt.X(field, type="quantitative").axis(tickCount=5, grid=True, labelExpr=AMOUNT_LABEL).title(unit)
     shade = alt.condition(f"datum.{field} < 0", alt.value(colour("release")), alt.value(colour("add")))
     drawn = base().mark_bar(height=BAR_PX - 10).encode(
         x=amount,

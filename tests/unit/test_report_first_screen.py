@@ -121,6 +121,14 @@ def test_many_deployments_begin_with_the_table_of_all() -> None:
     assert few.index("GPUs needed against GPUs now") > few.index('<article class="verdict')
 
 
+def test_the_headline_counts_the_urgent_that_it_does_not_name() -> None:
+    rows = [decision(f"d{n:02}", 9, 8, "add 1 GPU") for n in range(7)]
+    rows += [decision("x", 8, 8, "no number of replicas meets the objective"), decision("y", 8, 8, "keep")]
+    said = [part.text for part in page_of(week_of(*rows)).headline]
+    assert said == ["add 1 GPU."] * 4 + ["3 more need GPUs.", "1 more cannot keep its objectives.",
+                                         "The others are below."]  # fmt: skip
+
+
 def test_one_gpu_is_no_plural() -> None:
     lines = "\n".join(decision_lines(page_of(week_of(decision("chat", 1, 1, "keep", low_gpus=1, high_gpus=1)))))
     assert "1 GPU needed" in lines

@@ -172,7 +172,7 @@ def test_many_deployments_name_only_the_urgent_ones() -> None:
     tables["mart_decision"] = frame("mart_decision", rows)
     page = page_of(tables)
     assert len(page.verdicts) == 40
-    assert [part.name for part in page.headline] == ["d01", "d03", "d05", "d07", ""]
+    assert [part.name for part in page.headline] == ["d01", "d03", "d05", "d07", "", ""]
     assert 'class="many"' in html(page, "")
 
 
