@@ -25,8 +25,8 @@ def whatif_lines(page: Page) -> tuple[str, ...]:
     lines += [*_table(first), *([first.note] if first.note else []), ""]
     lines += [f"{part.name}: {part.text}" if part.name else part.text for part in page.headline]
     lines += [f"warning: {line}" for line in others[:MOST_LINES]]
-    if len(others) > MOST_LINES:
-        lines.append(f"{len(others) - MOST_LINES} more warnings in the report")
+    if (more := len(others) - MOST_LINES) > 0:
+        lines.append(f"{more} more warning{'s' if more > 1 else ''} in the report")
     return tuple(plain_line(line) for line in lines)
 
 
