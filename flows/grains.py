@@ -21,6 +21,7 @@ COUNTED_ELSEWHERE = (
     "fct_output_ends",  # audit_lengths_conserved
     "fct_arrival_seconds",  # audit_arrivals_conserved
     "dist_length_counts",  # audit_lengths_conserved
+    "dist_group_length_counts",  # audit_groups_conserved
 )
 """Tables too large to count the distinct of: audits of their own hold them by sums and hashes."""
 

@@ -13,7 +13,7 @@ ROW = "row"
 SOURCE = "source"
 """The row's column `source` says it: logged is measured, modelled is modelled."""
 
-FITTED = ("dist_length_tails",)
+FITTED = ("dist_length_tails", "dist_group_length_tails")
 """Distributions that are fitted, not counted."""
 
 PLANNED: dict[str, str] = {

@@ -175,6 +175,21 @@ create table joint_bins as
 select week, deployment_id, floor(log2(greatest(prompt_tokens, 1))) as p, floor(log2(greatest(output_tokens, 1))) as o, count(*) as n
 from facts group by grouping sets ((week, deployment_id, p, o), (week, p, o));
 
+create table group_length_counts as
+select week, model, tenant, prompt_tokens, output_tokens, count(*) as n from facts where is_backend
+group by grouping sets (
+    (week, model, prompt_tokens), (week, model, output_tokens), (week, tenant, prompt_tokens), (week, tenant, output_tokens)
+);
+
+create table group_length_bins as
+select week, model, tenant, output_tokens is null as is_prompt, floor(log2(greatest(coalesce(prompt_tokens, output_tokens), 1))) as bin,
+    sum(n) as n, sum(n * ln(greatest(coalesce(prompt_tokens, output_tokens), 1))) as logs
+from group_length_counts group by all;
+
+create table group_joint_bins as
+select week, model, tenant, floor(log2(greatest(prompt_tokens, 1))) as p, floor(log2(greatest(output_tokens, 1))) as o, count(*) as n
+from facts where is_backend group by grouping sets ((week, model, p, o), (week, tenant, p, o));
+
 create table output_ends as
 select week, deployment_id, floor(log2(greatest(prompt_tokens, 1))) as p, output_tokens, status, finish_reason, count(*) as n
 from facts where is_backend group by all;

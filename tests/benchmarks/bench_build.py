@@ -59,6 +59,9 @@ CHECKS = {
     "select sum(n), max(n) from group_hours": "select sum(requests), max(requests) from dist_group_hours",
     "select sum(n) from joint_bins where deployment_id is null":
     "select sum(requests) from dist_joint_lengths where deployment_id = '(all)'",
+    "select count(*), sum(n) from group_length_counts":
+    "select count(*), sum(requests) from dist_group_length_counts",
+    "select sum(n), max(n) from group_joint_bins": "select sum(requests), max(requests) from dist_group_joint_lengths",
     "select max(left_) from in_flight": "select max(left_requests) from dist_concurrency",
 }  # fmt: skip
 """What both must agree on, bare and built."""

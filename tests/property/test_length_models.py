@@ -17,7 +17,10 @@ ROWS, LIMIT_TOKENS = 20_000, 4096
 def tables(requests: pl.DataFrame, *names: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 2, "preserve_insertion_order": False})
     connection.register("incoming", requests)
-    connection.execute("create table fct_requests as select *, 'w' as week, 'd' as deployment_id from incoming")
+    connection.execute(
+        "create table fct_requests as "
+        "select *, 'w' as week, 'd' as deployment_id, 'm' as model, 't' as tenant from incoming"
+    )
     connection.execute(
         f"create table dim_deployments as select 'd' as deployment_id, {LIMIT_TOKENS} as max_model_len_tokens"
     )
@@ -101,7 +104,11 @@ def test_the_tail_has_the_shape_it_was_drawn_with(shape: float) -> None:
     logs = random.normal(6.0, 0.7, len(draws))
     rows = pl.DataFrame({"prompt_tokens": lengths, "output_tokens": np.exp(logs).astype(np.int64)})
     connection = tables(
-        rows.with_columns(pl.lit(value=True).alias("is_backend")), "dist_length_counts", "dist_length_tails"
+        rows.with_columns(pl.lit(value=True).alias("is_backend")),
+        "dist_length_counts",
+        "dist_group_length_counts",
+        "dist_group_length_tails",
+        "dist_length_tails",
     )
     tails = {
         row["measure"]: row
