@@ -148,15 +148,49 @@ def against_walking(trace: TraceColumns) -> None:
 
 
 def on_threads(trace: TraceColumns) -> None:
-    """Two replays at once against one after the other, wall seconds."""
-    serial, _ = fastest(lambda: [replay(trace, ENGINE, COSTS) for _ in range(2)], time.perf_counter)
-    both, _ = fastest(lambda: together(trace), time.perf_counter)
-    print(f"two threads: {serial / both:.2f} × (goal 1.8; needs two idle cores)")
+    """Two replays at once against one after the other, wall seconds; beside it arithmetic that shares no memory.
+
+    What two threads of pure arithmetic gain is what the machine's cores have to give at that time.
+    """
+
+    def act() -> object:
+        return replay(trace, ENGINE, COSTS)
+
+    gains = " and ".join(
+        f"{gain(work):.2f} × {name}" for name, work in (("replays", act), ("arithmetic", arithmetic()))
+    )
+    print(f"two threads: {gains} (goal 1.8; needs two idle cores)")
 
 
-def together(trace: TraceColumns) -> None:
-    """Two replays on two threads."""
-    threads = [threading.Thread(target=replay, args=(trace, ENGINE, COSTS)) for _ in range(2)]
+def arithmetic() -> Callable[[], object]:
+    """Third of a second of one core's registers: no memory, no lock of the interpreter."""
+    from numba import njit
+
+    @njit(nogil=True)
+    def spin(times: int) -> np.uint64:
+        state = np.uint64(88_172_645_463_325_252)
+        for _ in range(times):
+            state ^= state << np.uint64(13)
+            state ^= state >> np.uint64(7)
+            state ^= state << np.uint64(17)
+        return state
+
+    spin(1)
+    return lambda: spin(150_000_000)
+
+
+def gain(work: Callable[[], object]) -> float:
+    """Wall seconds of two goes one after the other over those of two at once; the pairs take turns."""
+    serial = both = math.inf
+    for _ in range(5):
+        serial = min(serial, fastest(lambda: [work() for _ in range(2)], time.perf_counter, times=1)[0])
+        both = min(both, fastest(lambda: together(work), time.perf_counter, times=1)[0])
+    return serial / both
+
+
+def together(work: Callable[[], object]) -> None:
+    """Two goes on two threads."""
+    threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
