@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 PART_BYTES = 64 << 20
 """Parts of plain files; fixed, so that runs do not depend on the number of workers."""
+LOOK_BYTES = 1 << 20
+"""Bytes looked at together for a quote; a map of the whole file would count as memory of ours."""
 SPLIT_LAYOUTS = ("lines", "csv")
 WORKERS = {
     "POLARS_MAX_THREADS": "1",
@@ -182,5 +185,5 @@ def _takes_tables(module: Any) -> bool:
 
 
 def _has_quotes(path: Path) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-        return view.find(b'"') >= 0
+    with path.open("rb") as file:
+        return any(b'"' in block for block in iter(partial(file.read, LOOK_BYTES), b""))
