@@ -143,7 +143,7 @@ def test_a_trace_or_engine_that_cannot_be_is_refused_in_one_line() -> None:
     bad_traces = [
         TraceColumns(good.arrived_s[:0], good.prompt_tokens[:0], good.output_tokens[:0]),
         replace(good, arrived_s=good.arrived_s[::-1]),
-        replace(good, arrived_s=np.array([0.0, math.nan])),
+        *(replace(good, arrived_s=np.array(ends)) for ends in ([0.0, math.nan], [0.0, math.inf], [-math.inf, 0.0])),
         replace(good, prompt_tokens=np.array([4, 0], dtype=np.int32)),
         replace(good, output_tokens=good.output_tokens[:1]),
         replace(good, parent=np.array([-1, 1], dtype=np.int32), delay_s=np.zeros(2), from_start=np.zeros(2, np.bool_)),

@@ -72,16 +72,16 @@ def _check_blocks(trace: TraceColumns) -> None:
 
 def _check_arrivals(trace: TraceColumns) -> None:
     """Raise InputError where requests do not come in order, or are caused by what comes after them."""
-    rows = trace.rows
-    first = trace.parent < 0 if len(trace.parent) else np.ones(rows, dtype=np.bool_)
-    arrived = trace.arrived_s[first]
-    if not np.isfinite(arrived).all() or (np.diff(arrived) < 0).any():
+    has_causes = len(trace.parent) > 0
+    arrived = trace.arrived_s[trace.parent < 0] if has_causes else trace.arrived_s
+    ends = arrived[[0, -1]] if len(arrived) else arrived  # between finite ends, times that never fall are finite
+    if not np.isfinite(ends).all() or not (arrived[1:] >= arrived[:-1]).all():
         raise InputError("trace: arrival times must be finite and never fall; sort the requests by arrival")
     if min(trace.session.min(initial=-1), trace.parent.min(initial=-1)) < -1:
         raise InputError("trace: session and parent are numbers from 0, or -1 for none")
-    if len(trace.parent) > 0 and (trace.parent >= np.arange(rows)).any():
+    if has_causes and (trace.parent >= np.arange(trace.rows)).any():
         raise InputError("trace: a request must stand after the one that causes it")
-    if len(trace.delay_s) > 0 and not (trace.delay_s[~first] >= 0).all():
+    if has_causes and not (trace.delay_s[trace.parent >= 0] >= 0).all():
         raise InputError("trace: delays after an earlier request must be 0 or more")
 
 
