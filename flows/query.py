@@ -24,9 +24,16 @@ ALLOWED = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 LARGEST_INT = 2**63 - 1
 """Largest whole number JSON readers are sure to take; larger ones become floats."""
 
+KEYWORDS = ("select", "from", "where", "group", "order", "having", "limit", "with", "join", "union", "describe")
+"""Words of SQL that a misspelt one may have meant."""
+SHORTEST_WORD = 3
+"""Letters of a word that may be a misspelt keyword."""
+
 CLOSED = "query: reads the tables of the warehouse and nothing else: files, addresses and extensions are closed to it"
 
 _CLOSED = re.compile(r"Permission Error|required extension|exists in the \w+ extension")
+_NEAR = re.compile(r'at or near "(.+)"')
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _UNKNOWN_TABLE = re.compile(r"Table with name \"?([^\"\s]+?)\"? does not exist")
 _UNKNOWN_COLUMN = re.compile(
     r"(?:Referenced column|a column named) \"?([^\"\s]+?)\"?(?: not found| was not found|$)", re.MULTILINE
@@ -74,13 +81,25 @@ def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise ConfigError(f"query: {_first_line(error)}") from error
+        raise ConfigError(unreadable(error)) from error
     if len(statements) != 1:
         raise ConfigError(f"query: give one SELECT, not {len(statements)} statements")
     if statements[0].type not in ALLOWED:
         raise ConfigError(
             f"query: only reads, and this is {statements[0].type.name}; the warehouse is never written here"
         )
+
+
+def unreadable(error: duckdb.Error) -> str:
+    """One line for SQL that DuckDB cannot parse: what, in which line of it, and the keyword that was meant or help."""
+    what = _first_line(error).removeprefix("Parser Error: ")
+    place = _LINE.search(str(error))
+    where = f" in line {place[1]}" if place else ""
+    at = _NEAR.search(what)
+    word = at[1].lower() if at else ""
+    is_misspelt = len(word) >= SHORTEST_WORD and word not in KEYWORDS
+    hint = (is_misspelt and nearest(word, KEYWORDS)) or "; correct it there, or start from one of --example NAME"
+    return f"query: the SQL cannot be read{where}: {what}{hint}"
 
 
 def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str = "") -> str:

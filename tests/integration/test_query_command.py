@@ -59,7 +59,12 @@ def test_csv_and_json_hold_the_same_rows(home: Path) -> None:
 
 
 def test_a_refused_query_is_one_line_and_exit_2(home: Path) -> None:
-    for sql, says in (("drop table mart_hours", "only reads"), ("from mart_hour", "did you mean 'mart_hours'?")):
+    for sql, says in (
+        ("drop table mart_hours", "only reads"),
+        ("from mart_hour", "did you mean 'mart_hours'?"),
+        ("selct 1", "cannot be read in line 1: syntax error at or near \"selct\"; did you mean 'select'?"),
+        ("select 1\nfrom mart_hours wher 'a", "cannot be read in line 2: unterminated"),
+    ):
         ran = kvledger("query", sql, "--home", home)
         assert (ran.returncode, ran.stdout) == (2, "")
         assert ran.stderr.count("\n") == 1
