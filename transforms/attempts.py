@@ -115,12 +115,12 @@ def wide(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """`values` to keep: whole tokens in 4 bytes; those that are all the same as one value that is read many times."""
-    if len(values) and (np.isnan(values).all() if values.dtype == np.float64 else False):
-        return np.broadcast_to(values[0], len(values))
-    if len(values) and (values == values[0]).all():
-        values = np.broadcast_to(values[0], len(values))
-    return values
+    """`values` to keep: those that are all the same as one value that is read many times."""
+    if not len(values):
+        return values
+    is_nan = values.dtype == np.float64 and np.isnan(values[0])
+    is_same = np.isnan(values).all() if is_nan else (values == values[0]).all()
+    return np.broadcast_to(values[0], len(values)) if is_same else values
 
 
 def counts(values: Reals) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from transforms.setting_values import whole_number
 def _tokens(text: str) -> int:
     """Tokens of a limit as vLLM's flags spell them: 16384, 16K (times 1,024) or 16k (times 1,000)."""
     try:
-        tokens = whole_number(str(text))
+        tokens = whole_number(text)
     except ValueError:
         raise typer.BadParameter(f"'{text}' is no whole number; 16384, 16K (x 1,024) and 16k (x 1,000) are") from None
     if tokens < 1:

@@ -18,8 +18,6 @@ from transforms.planner.sizing.latency_replay import Replays, fewest_replicas
 from transforms.planner.sizing.plan_deployment import plan_deployment, replayed_demands
 from transforms.planner.sizing.replay_week import (
     ReplayWeek,
-    busiest_windows,
-    full_windows,
     replay_week,
     stretches,
     whole_week,
@@ -92,8 +90,8 @@ def test_the_search_ends_at_the_same_count_wherever_it_starts(guess: int) -> Non
 
 def test_busiest_windows_stand_for_the_week() -> None:
     _made, week = week_of(hours(7, [199, 300, 2000, 300, 300, 2500, 400, 300, 1900, 250]), SLOW)
-    assert full_windows(week).tolist() == list(range(1, 10))
-    chosen = busiest_windows(week)
+    assert week.survey.full.tolist() == list(range(1, 10))
+    chosen = week.survey.busiest()
     assert {2, 5, 8} <= set(chosen)
     some, every = Replays(week, stretches(week, chosen)), Replays(week, whole_week(week))
     assert fewest_replicas(some, 2) == fewest_replicas(every, 2)

@@ -14,7 +14,7 @@ from transforms.planner.replay.replay_types import REJECTED, Status
 from transforms.planner.residency.traffic import windows_of
 from transforms.planner.sizing.latency_estimate import ATTAINED_RATIO
 from transforms.planner.sizing.latency_replay import Replays, counted_latencies, fewest_replicas, most_replicas
-from transforms.planner.sizing.replay_week import full_windows, replay_week, stretches, whole_week
+from transforms.planner.sizing.replay_week import replay_week, stretches, whole_week
 from transforms.planner.steps.step_time import ttft_floor_s
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def latency_by_replay(
     """
     hardest = None if closed.window is None else closed.window.start_s // replica.window_s
     week = replay_week(workload, replica, seed, hardest)
-    if week is None or not len(full_windows(week)):
+    if week is None or not len(week.survey.full):
         return closed
     replays, count = _searched(week, week.survey.deciding(hardest), closed.replicas or max(1, guess))
     found = _behind(replays, count)

@@ -176,16 +176,6 @@ def engine_settings(replica: Replica, trace: ReplayTrace, options: ReplayOptions
     return replay_settings(engine, options, pool, replica.max_model_len_tokens, trace)
 
 
-def full_windows(week: ReplayWeek) -> Wholes:
-    """Numbers of the windows with enough requests to judge an objective."""
-    return week.survey.full
-
-
-def busiest_windows(week: ReplayWeek) -> list[int]:
-    """Full windows that hold most KV·time or take most arrivals, in order."""
-    return week.survey.busiest()
-
-
 def stretches(week: ReplayWeek, windows: list[int]) -> list[Stretch]:
     """Parts of the week in which `windows` are replayed warm, near ones together."""
     return stretches_of(windows, week.replica.window_s, week.warm_s, week.survey.e2e_p99_s)
@@ -193,7 +183,7 @@ def stretches(week: ReplayWeek, windows: list[int]) -> list[Stretch]:
 
 def whole_week(week: ReplayWeek) -> list[Stretch]:
     """The week as one stretch, every full window of it counted."""
-    return [Stretch(-np.inf, np.inf, tuple(full_windows(week).tolist()))]
+    return [Stretch(-np.inf, np.inf, tuple(week.survey.full.tolist()))]
 
 
 def _warm_up_s(trace: ReplayTrace, settings: Settings, e2e_p99_s: float) -> float:

@@ -121,7 +121,8 @@ def _every(count: int) -> Wholes:
 def _logged_p95_s(week: Workload) -> float | None:
     """P95 of the logged times to first token of answered requests, s; None from fewer than 200."""
     known = week.ttft_s[~week.is_carried & ~week.is_failed & ~np.isnan(week.ttft_s)]
-    return float(np.quantile(known, P95)) if len(known) >= LEAST_TIMED and np.quantile(known, P95) > 0 else None
+    p95_s = float(np.quantile(known, P95)) if len(known) >= LEAST_TIMED else 0.0
+    return p95_s if p95_s > 0 else None
 
 
 def _slowest_s(week: Workload) -> tuple[float, float] | None:
