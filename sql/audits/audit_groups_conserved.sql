@@ -6,6 +6,9 @@ with wanted as (
     union all
     select week, 'both' as measure, sum(requests) as requests
     from dist_joint_lengths where deployment_id = '(all)' group by all
+    union all
+    select week, measure, sum(requests) as requests
+    from dist_latency_bins where grouping_name = 'deployment' and member = '(all)' group by all
 ),
 
 found as (
@@ -20,6 +23,9 @@ found as (
     union all
     select 'dist_group_joint_lengths' as relation, week, grouping_name, 'both' as measure, sum(requests) as requests
     from dist_group_joint_lengths group by all
+    union all
+    select 'dist_latency_bins' as relation, week, grouping_name, measure, sum(requests) as requests
+    from dist_latency_bins where grouping_name <> 'deployment' group by all
 )
 
 select found.relation, found.week, found.grouping_name, found.measure, found.requests, wanted.requests as expected

@@ -27,6 +27,11 @@ with lengths as (
         'dist_latency' as relation, week, deployment_id, 'ttft' as model,
         [ttft_p50_s, ttft_p90_s, ttft_p95_s, ttft_p99_s] as quantiles
     from dist_latency
+    union all
+    select
+        'dist_group_latency' as relation, week, member as deployment_id, grouping_name || ' ' || measure as model,
+        [latency_p50_s, latency_p90_s, latency_p95_s, latency_p99_s] as quantiles
+    from dist_group_latency
 )
 
 select relation, week, deployment_id, model, quantiles

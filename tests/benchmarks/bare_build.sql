@@ -84,6 +84,18 @@ select
     quantile_cont(if(is_failed, 'inf'::double, e2e_s), 0.95) as e2e_all
 from facts group by grouping sets ((week, deployment_id), (week));
 
+create table group_latency as
+select
+    week, model, tenant, count(*) as n, count(*) filter (where is_failed) as failed,
+    quantile_cont(queue_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as queue,
+    quantile_cont(ttft_s - queue_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as prefill,
+    quantile_cont(ttft_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as ttft,
+    quantile_cont(tpot_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as tpot,
+    quantile_cont(e2e_s, [0.5, 0.9, 0.95, 0.99]) filter (where not is_failed) as e2e,
+    quantile_cont(if(is_failed, 'inf'::double, ttft_s), 0.95) as ttft_all,
+    quantile_cont(if(is_failed, 'inf'::double, e2e_s), 0.95) as e2e_all
+from facts group by grouping sets ((week, model), (week, tenant));
+
 create table gaps as
 with us as (
     select week, deployment_id, epoch_us(arrived_at) as us from facts where served_by <> 'gateway_cache'

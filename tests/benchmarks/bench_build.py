@@ -62,6 +62,9 @@ CHECKS = {
     "select count(*), sum(n) from group_length_counts":
     "select count(*), sum(requests) from dist_group_length_counts",
     "select sum(n), max(n) from group_joint_bins": "select sum(requests), max(requests) from dist_group_joint_lengths",
+    "select tenant, round(ttft[3], 9) from group_latency where tenant is not null order by all":
+    "select member, round(latency_p95_s, 9) from dist_group_latency "
+    "where grouping_name = 'tenant' and measure = 'ttft' order by all",
     "select max(left_) from in_flight": "select max(left_requests) from dist_concurrency",
 }  # fmt: skip
 """What both must agree on, bare and built."""
