@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flows.dictionary import dictionary
 from flows.lake import requests_paths
-from flows.lake_days import weeks_of
+from flows.lake_days import REQUESTS, held_days, weeks_of
 from flows.raw_inputs import lake_paths, register_requests, requests_of
 from flows.tables import create_table, typed
 
@@ -101,8 +101,12 @@ def _touch_stale(connection: duckdb.DuckDBPyConnection, home: Home, stale: Stale
 
 
 def _touch_connected(connection: duckdb.DuckDBPyConnection, home: Home, stale: Stale) -> set[date]:
-    """Days not stale that share requests or sessions with those that are, whose keys become touched as well."""
-    others = [path for day, paths in lake_paths(home).items() if day not in stale.requests for path in paths]
+    """Days not stale that share requests or sessions with those that are, whose keys become touched as well.
+
+    Days that the warehouse does not hold are not met: a build of a range leaves them out whole.
+    """
+    held = {day for part, day in held_days(connection) if part == REQUESTS} - {*stale.requests}
+    others = [path for day, paths in lake_paths(home).items() if day in held for path in paths]
     met: set[date] = set()
     if not others or not stale.requests:
         return met

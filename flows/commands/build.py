@@ -58,7 +58,7 @@ def build(
     with locked(place, wait), execution(place, no_prefect=no_prefect) as way:
         log_to_home(place)
         renewed = way.run("build", lambda stages: _build(stages, place, loaded, span, is_anew=anew))
-    _print(place, renewed, json=json)
+    _print(place, renewed, span, json=json)
 
 
 def _span(first: datetime | None, last: datetime | None) -> Span:
@@ -85,7 +85,7 @@ def _build(stages: Stages, home: Home, fleet: LoadedFleet, span: Span, *, is_ane
     return renewed
 
 
-def _print(home: Home, renewed: Renewed | None, *, json: bool) -> None:
+def _print(home: Home, renewed: Renewed | None, asked_for: Span, *, json: bool) -> None:
     from flows.query import asked
 
     with asked(home, "select week, requests from mart_coverage order by week") as answer:
@@ -95,9 +95,9 @@ def _print(home: Home, renewed: Renewed | None, *, json: bool) -> None:
         print_json({"warehouse": str(home.warehouse), "weeks": counts, "renewed": _as_object(renewed)})
         return
     requests = sum(count for _, count in weeks)
-    span = weeks[0][0] if len(weeks) == 1 else f"{len(weeks)} weeks, {weeks[0][0]} to {weeks[-1][0]}"
-    print_line(f"built: {requests:,} requests in {span}")
-    print_line(f"renewed: {_in_words(renewed)}")
+    weeks_built = weeks[0][0] if len(weeks) == 1 else f"{len(weeks)} weeks, {weeks[0][0]} to {weeks[-1][0]}"
+    print_line(f"built: {requests:,} requests in {weeks_built}")
+    print_line(f"renewed: {_in_words(renewed, asked_for)}")
     print_line(f"warehouse: {home.warehouse}")
 
 
@@ -113,9 +113,10 @@ def _as_object(renewed: Renewed | None) -> dict[str, object] | None:
     }
 
 
-def _in_words(renewed: Renewed | None) -> str:
+def _in_words(renewed: Renewed | None, asked_for: Span) -> str:
     if renewed is None:
-        return "all days, anew"
+        others = "; others of the lake wait for a build without --from and --to"
+        return "all days, anew" if asked_for.is_all else f"the days asked for, anew{others}"
     days = len(renewed.days)
     named = f" ({renewed.days[0]} to {renewed.days[-1]})" if days > 1 else f" ({renewed.days[0]})" if days else ""
     left = f"; {len(renewed.left):,} other days of the lake wait for a build without --from and --to"

@@ -198,6 +198,17 @@ def test_a_range_fills_in_its_days_and_the_next_build_the_rest(tmp_path: Path) -
         brought_up_to_date(home, Span(date(2027, 1, 1), None))
 
 
+def test_a_range_takes_nothing_of_days_that_are_not_built_though_sessions_go_on_there(tmp_path: Path) -> None:
+    home = write_lake(tmp_path / "home", hostile_rows(seed=4))
+    built = {date(2026, 11, 18), date(2026, 11, 20), date(2026, 11, 21)}
+    assert brought_up_to_date(home, Span(min(built), min(built))) is None
+    assert brought_up_to_date(home, Span(date(2026, 11, 20), max(built))) is not None
+    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
+        assert {
+            day for (day,) in connection.execute("from (select arrival_date from stg_requests)").fetchall()
+        } == built
+
+
 def test_an_edit_of_the_fleet_file_makes_again_what_hangs_on_it_and_no_facts(tmp_path: Path) -> None:
     """When and where reviews go changes nothing; prices change dimensions; lengths, objectives and time zone what reads
     them; a fact of a request or session is written in no case."""
