@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.column_rules import audit_columns
 from flows.damage import lake_damage_named, plan_damage_named
 from flows.dictionary import dictionary
 from flows.facts_id import FactsDue, facts_due
@@ -82,6 +83,7 @@ def build_marts(draft: Draft, home: Home, progress: Progress) -> None:
         create_tables(connection, marts, advance)
         run_audits(connection, audits, advance)
         audit_grains(connection)
+        audit_columns(connection)
 
 
 def load_plans(connection: duckdb.DuckDBPyConnection, home: Home) -> None:

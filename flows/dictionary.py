@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flows.examples import examples, question_of
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 UNITLESS_TYPES = ("varchar", "boolean", "varchar[]", "ubigint[]")
 """Types whose columns need no unit in their names."""
+
+SHARE = "share, 0 to 1"
+UNBOUNDED_UNITS = ("UTC", "UTC day", "dimensionless, unbounded", "that of the swept setting")
+"""Units of which no number is impossible; any other is a count or an amount, from 0."""
 
 STAGES = {
     "stg": "Staging",
@@ -31,17 +36,38 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column: DuckDB type, unit in words (empty where it has none), one line of text."""
+    """One column: DuckDB type, unit in words (empty where it has none), one line of text, what [bounds] says of it."""
 
     name: str
     type: str
     unit: str
     text: str
+    is_signed: bool = False
+    is_above_one: bool = False
+
+    @property
+    def measure(self) -> str:
+        """The unit, and whether the number may be below 0, or a share above 1."""
+        if self.is_signed:
+            return SHARE.replace("0", "-1") if self.unit == SHARE else f"{self.unit}, may be negative"
+        return f"{self.unit}, or more" if self.is_above_one else self.unit
 
     @property
     def comment(self) -> str:
         """The text with the unit behind it."""
-        return f"{self.text} [{self.unit}]" if self.unit else self.text
+        return f"{self.text} [{self.measure}]" if self.unit else self.text
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Least and largest value that the unit lets the column have; None for texts, flags and moments."""
+        if not self.unit or self.unit.startswith("UTC"):
+            return None
+        is_share = self.unit == SHARE
+        least = -1 if is_share else -inf
+        return (
+            least if self.is_signed or self.unit in UNBOUNDED_UNITS else 0,
+            1 if is_share and not self.is_above_one else inf,
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +143,7 @@ def markdown(tables: Iterable[Table]) -> str:
 
 def _section(table: Table) -> list[str]:
     head = [f"### {table.name}", "", f"{table.text}.", "", f"Grain: {', '.join(f'`{c}`' for c in table.grain)}", ""]
-    rows = [f"| `{c.name}` | {c.type} | {c.unit} | {c.text.replace('|', '/')} |" for c in table.columns]
+    rows = [f"| `{c.name}` | {c.type} | {c.measure} | {c.text.replace('|', '/')} |" for c in table.columns]
     return [*head, "| column | type | unit | what it says |", "|---|---|---|---|", *rows]
 
 
@@ -131,10 +157,11 @@ def _table(
 ) -> Table:
     text, grain = headers[name] if name in headers else (entry["text"], tuple(entry["grain"]))
     notes, types = entry.get("notes", {}), entry.get("types", {})
-    columns = []
+    columns, bounds = [], document["bounds"]
     for column in entry["columns"]:
         type_, words = document["columns"][column]
         type_ = types.get(column, type_)
         unit = unit_of(column, type_, document["units"], document["plain"])
-        columns.append(Column(column, type_, unit, notes.get(column, words)))
+        beyond = ({column, f"{name}.{column}"} & {*bounds[kind]} for kind in ("signed", "above_one"))
+        columns.append(Column(column, type_, unit, notes.get(column, words), *map(bool, beyond)))
     return Table(name, text, grain, tuple(columns))

@@ -38,8 +38,8 @@ def typed(model: Model) -> str:
 def comment(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Put the dictionary's words on `table` and its columns."""
     text = f"{table.text}. Grain: {', '.join(table.grain)}"
-    statements = [f"comment on table {table.name} is {_quoted(text)}"]
-    statements += [f"comment on column {table.name}.{c.name} is {_quoted(c.comment)}" for c in table.columns]
+    statements = [f"comment on table {table.name} is {quoted(text)}"]
+    statements += [f"comment on column {table.name}.{c.name} is {quoted(c.comment)}" for c in table.columns]
     connection.execute(f"begin; {'; '.join(statements)}; commit")
 
 
@@ -48,5 +48,6 @@ def columns(table: Table) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in table.columns)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """`text` as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,19 +1,11 @@
--- One row per arrival figure or covered span that cannot be: none may exist.
+-- One row per arrival figure that cannot be: none may exist.
 -- grain: week, deployment_id, window_s
 select week, deployment_id, window_s, requests, arrivals_mean_requests, arrivals_peak_requests, peak_to_mean_factor
 from dist_arrivals
 where
     arrivals_peak_requests > requests or arrivals_mean_requests > arrivals_peak_requests + 1e-9
-    or dispersion_factor < -1e-9 * arrivals_peak_requests or gap_cv_factor < 0 or arrival_step_s <= 0
-union all
-select week, '(all)' as deployment_id, 0 as window_s, requests, covered_s, 0 as peak, covered_ratio
-from dist_coverage
-where covered_s < 0 or covered_ratio > 1
-union all
-select week, deployment_id, 300 as window_s, requests, concurrency_mean_requests, 0 as peak, 0 as factor
-from dist_arrival_windows
-where concurrency_mean_requests < -1e-9
+    or dispersion_factor < -1e-9 * arrivals_peak_requests or gap_cv_factor < 0 or arrival_step_s = 0
 union all
 select week, member as deployment_id, 0 as window_s, null as requests, gap_mean_s, 0 as peak, gap_cv_factor
 from dist_group_gaps
-where gap_cv_factor < 0 or gap_mean_s < 0
+where gap_cv_factor < 0

@@ -1,10 +1,10 @@
--- One row per share that is no share, or per whole that its parts do not make up: none may exist.
+-- One row per whole that its parts do not make up, or figure that is larger than what it is of: none may exist.
 -- grain: relation, week, deployment_id, what
-select 'dist_output_survival' as relation, week, deployment_id, 'beyond_ratio' as what, beyond_ratio as found
+select
+    'dist_output_survival' as relation, week, deployment_id, 'survival_mean_tokens' as what,
+    survival_mean_tokens as found
 from dist_output_survival
-where
-    not beyond_ratio between -1e-12 and 1 + 1e-12 or survival_mean_tokens > support_tokens * (1 + 1e-9)
-    or censored_requests > requests
+where survival_mean_tokens > support_tokens * (1 + 1e-9) or censored_requests > requests
 union all
 select 'dist_output_limits' as relation, week, deployment_id, 'share_ratio' as what, sum(share_ratio) as found
 from dist_output_limits
@@ -33,7 +33,3 @@ inner join dist_tool_waits as waits
     on bins.week = waits.week and bins.deployment_id = waits.deployment_id and bins.kind = waits.kind
 group by bins.week, bins.deployment_id, bins.kind
 having found <> max(waits.waits_requests - waits.unknown_requests)
-union all
-select 'mart_latency' as relation, week, deployment_id, measure as what, attainment_ratio as found
-from mart_latency
-where not attainment_ratio between 0 and 1

@@ -126,6 +126,9 @@ def test_nothing_in_the_dictionary_is_unused() -> None:
     used = {column for table in DOCUMENT["tables"].values() for column in table["columns"]}
     assert set(DOCUMENT["columns"]) == used
     assert set(DOCUMENT["plain"]) <= used
+    for name in (*DOCUMENT["bounds"]["signed"], *DOCUMENT["bounds"]["above_one"]):
+        *table, column = name.split(".")
+        assert column in (DOCUMENT["tables"][table[0]]["columns"] if table else used), name
 
 
 def test_a_number_without_a_unit_is_an_error() -> None:

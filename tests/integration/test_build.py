@@ -184,6 +184,14 @@ def test_a_plan_that_contradicts_itself_is_not_published(tmp_path: Path) -> None
     with pytest.raises(DataError, match="audit_plan_binding"):
         rebuild_marts(place, no_progress)
     assert place.warehouse.read_bytes() == before
+    write_plans(place, "2026-W47", 2)
+    plan = place.plans / "week=2026-W47" / "plan_replicas.parquet"
+    pl.read_parquet(plan).with_columns(step_s=pl.lit(float("inf"))).write_parquet(plan)
+    with pytest.raises(
+        DataError, match=r"audit_columns found rows of plan_replicas whose step_s .*warehouse stands: week"
+    ):
+        rebuild_marts(place, no_progress)
+    assert place.warehouse.read_bytes() == before
 
 
 def test_columns_that_an_old_lake_or_plan_lacks_are_null(tmp_path: Path) -> None:
