@@ -1,4 +1,4 @@
--- KV bytes of one request that holds this many tokens, in whole blocks, over all GPUs of a replica
+-- KV bytes of one request that holds this many tokens, in whole blocks, over all GPUs of a replica; NULL if unknown
 -- unit: bytes
 -- example: select kv_bytes('chat', 8192)
 -- noqa: disable=RF03,AL05
@@ -10,5 +10,5 @@ create or replace macro kv_bytes(deployment_id, tokens) as (
             * held.bytes_per_block
         ) as bigint)
     from dim_kv_groups as held (held_id)
-    where held.held_id = deployment_id
+    where held.held_id = deployment_id and tokens >= 0
 )
