@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from flows.home import Home
 
-STORAGE_VERSION = "v2.0.0"
-"""File format of the warehouse; DuckDB older than this cannot read it."""
+STORAGE_VERSION = "v1.4.0"
+"""File format of the warehouse: the oldest DuckDB that reads it (its command line on PyPI is still 1.5; v2.0.0 is as
+large and as quick here)."""
 
 WAREHOUSE_VERSION = 1
 """Kept in the file; raised when a table or column changes meaning or goes away."""
@@ -203,9 +204,10 @@ def _open_draft(path: Path, limits: Limits) -> duckdb.DuckDBPyConnection:
     }
     connection = duckdb.connect(":memory:", config=settings)
     quoted = str(path).replace("'", "''")
-    connection.execute(
-        f"attach '{quoted}' as kvledger (storage_version '{STORAGE_VERSION}', recovery_mode 'no_wal_writes')"
-    )
+    options = ["recovery_mode 'no_wal_writes'"]
+    if not path.exists():  # a copy keeps the format it has: DuckDB lowers none
+        options.append(f"storage_version '{STORAGE_VERSION}'")
+    connection.execute(f"attach '{quoted}' as kvledger ({', '.join(options)})")
     connection.execute("use kvledger")
     connection.execute("set TimeZone = 'UTC'")
     return connection
