@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore, RetryConfig
 
     from flows.home import Home
@@ -94,7 +95,7 @@ def list_objects(url: str) -> list[Stored]:
         found = [meta for batch in obstore.list(open_store(url)) for meta in batch]
     kept = (meta for meta in found if not any(part.startswith(".") for part in meta["path"].split("/")))
     return sorted(
-        (Stored(meta["path"], meta["size"], meta["e_tag"] or "") for meta in kept if not meta["path"].endswith("/")),
+        (_stored(meta["path"], meta) for meta in kept if not meta["path"].endswith("/")),
         key=lambda stored: stored.key,
     )
 
@@ -110,7 +111,7 @@ def head_object(url: str) -> Stored | None:
             meta = obstore.head(open_store(above), name)
         except (NotFoundError, FileNotFoundError):
             return None
-    return Stored(name, meta["size"], meta["e_tag"] or "")
+    return _stored(name, meta)
 
 
 def fetch(url: str, stored: Stored, target: Path) -> None:
@@ -162,6 +163,11 @@ def store_trouble_named(what: str) -> Iterator[None]:
         ) from error
     except BaseError as error:
         raise StoreError(f"{what}: the store does not answer ({_in_short(error)}); try again later") from error
+
+
+def _stored(key: str, meta: ObjectMeta) -> Stored:
+    """What `meta` says of the object; its etag bare, as Azure quotes it in a HEAD and not in a listing."""
+    return Stored(key, meta["size"], (meta["e_tag"] or "").strip('"'))
 
 
 def _in_short(error: Exception) -> str:

@@ -128,6 +128,9 @@ def test_one_object_by_its_key(bucket, tmp_path):
     fill(bucket, contents())
     (only,) = ingested(tmp_path / "home", f"{bucket}/logs/deep/c.jsonl", form="mooncake").files
     assert (only.source_file, only.loaded) == ("c.jsonl", 10)
+    (listed,) = object_store.list_objects(f"{bucket}/logs/deep")
+    assert object_store.head_object(f"{bucket}/logs/deep/c.jsonl") == listed
+    assert listed.etag.isalnum()
 
 
 def test_a_store_that_stays_away_is_one_line_and_tried_again_later(bucket, faults, tmp_path):
