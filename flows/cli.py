@@ -31,6 +31,10 @@ from transforms.errors import KvledgerError
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Root of what typer raises on a wrong command line; typer has no public name for it."""
 
+SQL_COMMENT = "No such option: -- "
+"""What typer says of an SQL text that begins with a comment."""
+COMMENT_HINT = "SQL that begins with a comment goes in with --file FILE"
+
 INTERRUPTED = 130
 """Exit code of a run that Ctrl-C ended (128 + SIGINT)."""
 
@@ -96,7 +100,11 @@ def main() -> None:
         print_error(str(error))
         sys.exit(2)
     except USAGE_ERROR as error:
-        print_error(getattr(error, "format_message", error.__str__)() + "; see kvledger --help")
+        said = getattr(error, "format_message", error.__str__)()
+        hint = (
+            "SQL that begins with a comment goes in with --file FILE" if SQL_COMMENT in said else "see kvledger --help"
+        )
+        print_error(f"{said}; {hint}")
         sys.exit(2)
     except OSError as error:
         if error.filename is not None or error.errno not in STDOUT_ERRNOS:

@@ -7,6 +7,8 @@ from functools import cache
 from flows.shipped import shipped
 from transforms.errors import ConfigError, nearest
 
+NO_ROWS = "-- no rows: "
+
 
 @cache
 def examples() -> dict[str, str]:
@@ -18,6 +20,12 @@ def examples() -> dict[str, str]:
 def question_of(sql: str) -> str:
     """The question in words: the first line of a worked one."""
     return sql.splitlines()[0].removeprefix("-- ")
+
+
+def without_rows(sql: str) -> str:
+    """What it means where a worked question has no rows: its line that begins so."""
+    (line,) = (line for line in sql.splitlines() if line.startswith(NO_ROWS))
+    return line.removeprefix(NO_ROWS)
 
 
 def example_sql(name: str) -> str:

@@ -84,6 +84,8 @@ def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise ConfigError(unreadable(error)) from error
     if len(statements) != 1:
         raise ConfigError(f"query: give one SELECT, not {len(statements)} statements")
+    if statements[0].type == duckdb.StatementType.MULTI:  # PIVOT makes a type of the values that it finds
+        raise ConfigError("query: PIVOT has to say its values here, as in ON reason IN ('aborted', 'none')")
     if statements[0].type not in ALLOWED:
         raise ConfigError(
             f"query: only reads, and this is {statements[0].type.name}; the warehouse is never written here"

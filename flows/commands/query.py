@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from flows.query import Answer
 
 FORMATS = ("table", "csv", "json", "parquet")
+STDIN = "-"
 TABLE_ROWS = 100
 """Rows a table shows unless `--limit` says otherwise."""
 VERSION_SQL = (
@@ -27,6 +30,9 @@ VERSION_SQL = (
 
 SqlArgument = Annotated[
     str | None, typer.Argument(metavar="SQL", help="One SELECT; see kvledger dictionary for the tables.")
+]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", help="A file with the SELECT; - reads stdin.", allow_dash=True)
 ]
 ExampleOption = Annotated[str | None, typer.Option("--example", help="A worked question of sql/examples by its name.")]
 FormatOption = Annotated[str, typer.Option("--format", help="table, csv, json or parquet (to --output).")]
@@ -41,6 +47,7 @@ MartsOption = Annotated[
 
 def query(
     sql: SqlArgument = None,
+    file: FileOption = None,
     example: ExampleOption = None,
     home: HomeOption = DEFAULT_HOME,
     chosen: FormatOption = "table",
@@ -54,32 +61,48 @@ def query(
     """Ask the warehouse one question in SQL; nothing can be changed."""
     if chosen not in FORMATS:
         raise ConfigError(f"--format {chosen}: must be one of {', '.join(FORMATS)}{nearest(chosen, FORMATS)}")
-    if (chosen == "parquet") != (output is not None):
+    if (chosen == "parquet") != (output is not None) or str(output) == STDIN:
         raise ConfigError("--format parquet goes with --output FILE, and only that; the others print to stdout")
-    if [sql is not None, example is not None, versions, export_marts is not None].count(True) != 1:
+    if [sql is not None, file is not None, example is not None, versions, export_marts is not None].count(True) != 1:
         from flows.examples import examples
 
         named = ", ".join(examples())
-        raise ConfigError(f"query: give one SELECT, one of {named} as --example NAME, --versions or --export-marts DIR")
+        raise ConfigError(
+            f"query: give one SELECT, --file FILE, one of {named} as --example NAME, --versions or --export-marts DIR"
+        )
     place = Home(home)
     if versions:
         _print_versions(place, as_json=json)
     elif export_marts is not None:
         _export_marts(place, export_marts, version, as_json=json)
     elif output is not None:
-        _write_parquet(place, _question(sql, example), output, version, limit, as_json=json)
+        rows = _write_parquet(place, _question(sql, file, example), output, version, limit, as_json=json)
+        _note_none(example, rows)
     else:
-        _ask(place, _question(sql, example), "json" if json else chosen, version, limit)
+        rows = _ask(place, _question(sql, file, example), "json" if json else chosen, version, limit)
+        _note_none(example, rows)
 
 
-def _question(sql: str | None, example: str | None) -> str:
-    """The SQL to ask: typed, or that of a worked question."""
+def _question(sql: str | None, file: Path | None, example: str | None) -> str:
+    """The SQL to ask: typed, in a file, or that of a worked question."""
     from flows.examples import example_sql
 
+    if file is not None:
+        return _read(file)
     return example_sql(example) if example is not None else sql or ""
 
 
-def _ask(home: Home, sql: str, chosen: str, version: int | None, limit: int | None) -> None:
+def _read(file: Path) -> str:
+    """Text of `file`, or of stdin; ConfigError where there is none."""
+    try:
+        return sys.stdin.buffer.read().decode() if str(file) == STDIN else file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or "no UTF-8 text"
+        raise ConfigError(f"--file {file}: cannot be read ({why}); name a file with one SELECT") from error
+
+
+def _ask(home: Home, sql: str, chosen: str, version: int | None, limit: int | None) -> int:
+    """Rows that were printed."""
     from flows.query import asked
 
     with asked(home, sql, version) as answer:
@@ -87,11 +110,11 @@ def _ask(home: Home, sql: str, chosen: str, version: int | None, limit: int | No
         _print(chosen, answer, rows)
     if is_cut:
         _note_cut(len(rows))
+    return len(rows)
 
 
-def _write_parquet(
-    home: Home, sql: str, output: Path, version: int | None, limit: int | None, *, as_json: bool
-) -> None:
+def _write_parquet(home: Home, sql: str, output: Path, version: int | None, limit: int | None, *, as_json: bool) -> int:
+    """Rows that were written."""
     from flows.parquet_out import write_answer
 
     rows, is_cut = write_answer(home, sql, output, version, limit)
@@ -101,6 +124,7 @@ def _write_parquet(
         print_line(f"written: {rows:,} rows to {output}")
     if is_cut:
         _note_cut(rows)
+    return rows
 
 
 def _export_marts(home: Home, folder: Path, version: int | None, *, as_json: bool) -> None:
@@ -115,6 +139,7 @@ def _export_marts(home: Home, folder: Path, version: int | None, *, as_json: boo
 
 def _print_versions(home: Home, *, as_json: bool) -> None:
     """Print number, content and file of the warehouses there are, the published one last."""
+    from flows.answer_text import table_lines
     from flows.query import asked
     from flows.versions import version_path
     from flows.versions import versions as kept
@@ -134,7 +159,16 @@ def _print_versions(home: Home, *, as_json: bool) -> None:
 
 
 def _note_cut(rows: int) -> None:
-    print_note(f"only the first {rows:,} rows are shown; --limit N shows more")
+    first = "first row is" if rows == 1 else f"first {rows:,} rows are"
+    print_note(f"only the {first} shown; --limit N shows more")
+
+
+def _note_none(example: str | None, rows: int) -> None:
+    """Say why a worked question has no answer here, where it has none."""
+    from flows.examples import example_sql, without_rows
+
+    if example is not None and rows == 0:
+        print_note(f"no rows: {without_rows(example_sql(example))}")
 
 
 def _taken(answer: Answer, limit: int | None) -> tuple[list[tuple[Any, ...]], bool]:
@@ -148,6 +182,7 @@ def _taken(answer: Answer, limit: int | None) -> tuple[list[tuple[Any, ...]], bo
 
 
 def _print(chosen: str, answer: Answer, rows: Sequence[tuple[Any, ...]]) -> None:
+    from flows.answer_text import cell, text_lines
     from flows.query import plain
 
     if chosen == "json":
@@ -155,9 +190,10 @@ def _print(chosen: str, answer: Answer, rows: Sequence[tuple[Any, ...]]) -> None
         objects = [dict(zip(answer.columns, map(plain, row), strict=True)) for row in rows]
         print_json({"columns": columns, "rows": objects})
     elif chosen == "csv":
-        _print_csv([answer.columns, *([_cell(value, "") for value in row] for row in rows)])
+        _print_csv([answer.columns, *([cell(value, "") for value in row] for row in rows)])
     else:
-        for line in table_lines(answer.columns, rows):
+        columns_wide = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
+        for line in text_lines(answer.columns, rows, columns_wide):
             print_line(line)
 
 
@@ -168,29 +204,3 @@ def _print_csv(rows: Iterable[Sequence[str]]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     write_out(text.getvalue())
-
-
-def table_lines(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Lines of a plain table: names, a rule, then rows; numbers to the right, NULL spelled out."""
-    cells = [[_cell(value, "NULL") for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    right = [
-        all(value is None or isinstance(value, int | float) for value in column) for column in zip(*rows, strict=True)
-    ]
-    right = right or [False] * len(columns)
-
-    def line(values: Sequence[str]) -> str:
-        placed = (v.rjust(w) if r else v.ljust(w) for v, w, r in zip(values, widths, right, strict=True))
-        return "  ".join(placed).rstrip()
-
-    return [line(columns), line(["-" * width for width in widths]), *map(line, cells)]
-
-
-def _cell(value: Any, null: str) -> str:
-    from flows.query import plain
-
-    if value is None:
-        return null
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(plain(value))

@@ -1,4 +1,5 @@
 -- When were the busiest 5 minutes of each model? (latest week)
+-- no rows: no request of the latest week reached a backend
 with windows as (
     select
         model,

@@ -1,5 +1,6 @@
 -- What share of requests would max_model_len = 16384 reject, and why? (by week and deployment)
 -- The engine refuses P >= L; a front end that adds the caller's own limit refuses P + requested > L as well.
+-- no rows: of no request is the number of its prompt tokens known
 select
     week, deployment_id,
     count(*) as requests,

@@ -1,4 +1,5 @@
 -- Which part do sessions of over 100 turns have in the traffic? (by week and deployment)
+-- no rows: no request names a session
 select
     week, deployment_id,
     count(*) as sessions,

@@ -1,4 +1,5 @@
 -- Which share of each tenant's prompt tokens was found in the prefix cache? (latest week; where the log says)
+-- no rows: no attempt of the latest week says how many of its prompt tokens were cached
 select
     coalesce(tenant, '(none)') as tenant,
     count(*) as attempts_requests,

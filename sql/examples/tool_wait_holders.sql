@@ -1,4 +1,5 @@
 -- Who would hold most KV·time in tool waits, were contexts kept through them? (latest week)
+-- no rows: no session of the latest week has a tool wait whose length and tokens are known
 with waits as (
     select
         coalesce(tenant, '(none)') as tenant, deployment_id, wait_s,

@@ -1,5 +1,6 @@
 -- P95 time to first token: how much of it is queue, how much prefill? (by week and deployment)
 -- Quantiles do not add up; the means over the slowest 5 % do.
+-- no rows: no attempt that ended well has both its time to first token and its time in the queue (queue_s) in the log
 with timed as (
     select
         week, deployment_id, ttft_s, queue_s, ttft_s - queue_s as prefill_s,

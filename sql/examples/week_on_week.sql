@@ -1,4 +1,5 @@
 -- How does this week stand against the last? (latest week, by deployment; KV·time once it is planned)
+-- no rows: the latest week has no chat requests
 select
     this.deployment_id,
     this.week,

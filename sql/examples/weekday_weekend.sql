@@ -1,4 +1,5 @@
 -- How do weekdays and the weekend differ? (by week and deployment, days in planning.timezone; all 7 days count)
+-- no rows: no request reached a backend
 with hours as (
     select
         week, deployment_id, hour_of_week % 24 as hour_of_day, requests,

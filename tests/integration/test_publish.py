@@ -145,6 +145,13 @@ def test_what_is_no_reading_is_refused_by_its_name(home: Home, sql: str, kind: s
         answer(home, sql)
 
 
+def test_a_pivot_is_asked_for_its_values(home: Home) -> None:
+    pivot = "pivot dist_output_limits on reason{} using sum(requests) group by week"
+    with pytest.raises(ConfigError, match="PIVOT has to say its values here"):
+        answer(home, pivot.format(""))
+    assert answer(home, pivot.format(" in ('none')"))
+
+
 def test_parquet_of_an_answer_has_its_types_and_is_there_whole_or_not_at_all(
     home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +203,6 @@ def test_all_marts_go_to_parquet_in_one_folder(home: Home, tmp_path: Path, capsy
         query(home=home.root, export_marts=folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marts"]
     with pytest.raises(
-        ConfigError, match=r"give one SELECT, one of .*--example NAME, --versions or --export-marts DIR"
+        ConfigError, match=r"give one SELECT, --file FILE, one of .*--example NAME, --versions or --export-marts DIR"
     ):
         query("select 1", home=home.root, export_marts=folder)

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from lakes import random_rows, write_fleet, write_lake
 
+from flows.examples import without_rows
+from flows.shipped import shipped
+
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 
 
-def kvledger(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([KVLEDGER, *words], capture_output=True, text=True, check=False)
+def kvledger(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([KVLEDGER, *words], capture_output=True, text=True, check=False, input=stdin)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +83,25 @@ def test_a_worked_question_is_asked_by_its_name(home: Path) -> None:
     unknown, neither = kvledger("query", "--example", "limit_16", "--home", home), kvledger("query", "--home", home)
     assert (unknown.returncode, neither.returncode) == (2, 2)
     assert "did you mean 'limit_16k'?" in unknown.stderr
-    assert "give one SELECT, one of busiest_five_minutes, data_gaps" in neither.stderr
+    assert "give one SELECT, --file FILE, one of busiest_five_minutes, data_gaps" in neither.stderr
+
+
+def test_a_question_comes_from_a_file_or_stdin_and_says_why_it_has_no_rows(home: Path, tmp_path: Path) -> None:
+    sql = shipped("sql", "examples", "ttft_split.sql").read_text()
+    (tmp_path / "mine.sql").write_text(sql)
+    ran = [
+        kvledger("query", "--file", tmp_path / "mine.sql", "--home", home),
+        kvledger("query", "--file", "-", "--home", home, stdin=sql),
+        kvledger("query", "--example", "ttft_split", "--home", home),
+    ]
+    assert [each.returncode for each in ran] == [0, 0, 0]
+    assert len({each.stdout for each in ran}) == 1
+    assert len(ran[0].stdout.splitlines()) == 2
+    assert [each.stderr for each in ran] == ["", "", f"no rows: {without_rows(sql)}\n"]
+    typed = kvledger("query", sql, "--home", home)
+    assert (typed.returncode, typed.stderr.count("\n")) == (2, 1)
+    assert "begins with a comment goes in with --file FILE" in typed.stderr
+    assert "cannot be read (No such file" in kvledger("query", "--file", tmp_path / "no.sql", "--home", home).stderr
 
 
 def test_the_dictionary_lists_tables_and_explains_columns() -> None:

@@ -14,6 +14,7 @@ from lakes import FLEET, MONDAY, no_progress, row, write_fleet, write_lake
 from flows.build import build
 from flows.catalog import load_catalog
 from flows.deployments import place
+from flows.examples import without_rows
 from flows.home import Home
 from flows.macros import macros
 from flows.models import FOLDERS, tables_read
@@ -166,6 +167,7 @@ def test_there_are_ten_questions_and_each_reads_only_what_the_warehouse_holds() 
     for path in EXAMPLES:
         sql = path.read_text(encoding="utf-8")
         assert re.match(r"-- [A-Z][^\n]*\?", sql), path.name
+        assert without_rows(sql), path.name
         assert not {read for read in tables_read(sql, path.name) if read.split("_")[0] not in PREFIXES}
         assert path.parent.name not in FOLDERS
 
