@@ -14,9 +14,6 @@ found as (
     select 'dist_group_arrivals ' || grouping_name || ' ' || window_s as relation, week, sum(requests) as requests
     from dist_group_arrivals group by all
     union all
-    select 'dist_group_hours ' || grouping_name as relation, week, sum(requests) as requests
-    from dist_group_hours group by all
-    union all
     select 'mart_hours' as relation, week, sum(requests) as requests
     from mart_hours where deployment_id = '(all)' group by week
     union all
