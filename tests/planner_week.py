@@ -33,7 +33,7 @@ ATTEMPTS = {
     "is_failed": pl.Boolean(), "prefix_block_tokens": pl.Int32(), "prefix_block_ids": pl.List(pl.UInt64()),
 }  # fmt: skip
 TOOL_WAITS = {
-    "session_id": pl.String(), "agent_id": pl.String(), "turn": pl.Int32(), "tenant": pl.String(),
+    "session_id": pl.String(), "model": pl.String(), "tenant": pl.String(),
     "arrived_at": pl.Datetime("us", "UTC"), "kind": pl.String(), "wait_s": pl.Float64(),
     "prior_context_tokens": pl.Int64(),
 }  # fmt: skip

@@ -34,7 +34,7 @@ ATTEMPT_COLUMNS = (
 )  # fmt: skip
 """Columns of fct_attempts a Workload is made of."""
 
-TOOL_WAIT_COLUMNS = ("session_id", "agent_id", "turn", "tenant", "arrived_at", "kind", "wait_s", "prior_context_tokens")
+TOOL_WAIT_COLUMNS = ("session_id", "model", "tenant", "arrived_at", "kind", "wait_s", "prior_context_tokens")
 """Columns of fct_tool_waits a Workload is made of."""
 
 LABELS = ("model", "tenant", "session_id")

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     Reals = NDArray[np.float64]
 
-_TURN = ("session_id", "agent_id", "turn")
 _GROUP = ("model", "tenant", "is_failed")
-_COLUMNS = tuple(name for name in ATTEMPT_COLUMNS if name not in {"request_id", "status", "requested_output_tokens"})
+_UNREAD = {"request_id", "status", "requested_output_tokens", "agent_id", "turn"}
+_COLUMNS = tuple(name for name in ATTEMPT_COLUMNS if name not in _UNREAD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,6 @@ class _Piece:
     labels: pl.DataFrame
     prefixes: pl.DataFrame | None
     """None where no row of the batch has prefix blocks."""
-    models: pl.DataFrame
-    """Model of each turn that ends a tool wait."""
     sessions: pl.Series
     """Those of the week, as numbers."""
     left_out: pl.DataFrame
@@ -66,8 +64,7 @@ def make_workload(
     """
     logged = _in_order(attempts) if isinstance(attempts, pl.DataFrame) else attempts
     gaps = tool_waits.filter((pl.col("kind") == "tool") & _is_measured_wait())
-    turns = gaps.select(_TURN).unique()
-    pieces = [_piece(batch, week, turns) for batch in logged.batches(_COLUMNS)]
+    pieces = [_piece(batch, week) for batch in logged.batches(_COLUMNS)]
     no_prompt, no_output, failed = (sum(piece.lacking[place] for piece in pieces) for place in range(3))
     unmeasured = tool_waits.filter((pl.col("kind") == "tool") & ~_is_measured_wait()).height
     return Workload(
@@ -76,7 +73,7 @@ def make_workload(
         kept=_kept(pieces),
         labels=_labels(pieces),
         logged=logged,
-        tool_waits=_tool_waits(gaps, pl.concat(piece.models for piece in pieces), week),
+        tool_waits=_tool_waits(gaps, week),
         unknown=Unknown(no_prompt, no_output, failed, unmeasured),
         left_out=pl.concat(piece.left_out for piece in pieces).group_by(_GROUP).agg(pl.col("unknown_requests").sum()),
         has_cached_tokens=any(piece.has_cached for piece in pieces),
@@ -92,7 +89,7 @@ def _in_order(rows: pl.DataFrame) -> FrameRows:
     return FrameRows(rows if rows["arrived_at"].is_sorted() else rows.sort("arrived_at", maintain_order=True))
 
 
-def _piece(batch: pl.DataFrame, week: str, turns: pl.DataFrame) -> _Piece:
+def _piece(batch: pl.DataFrame, week: str) -> _Piece:
     rows = placed(batch, week)
     known = chosen(rows, pl.col("prompt_tokens").is_not_null() & _has_output())
     has_blocks = bool((known["prefix_block_ids"].list.len() > 0).any())
@@ -101,7 +98,6 @@ def _piece(batch: pl.DataFrame, week: str, turns: pl.DataFrame) -> _Piece:
         columns=_columns(known),
         labels=known.select(pl.col(LABELS).cast(pl.Categorical)),
         prefixes=known.select(PREFIXES) if has_blocks else None,
-        models=known.select(*_TURN, "model").join(turns, on=_TURN, how="semi", nulls_equal=True, maintain_order="left"),
         sessions=week_rows["session_id"].drop_nulls().cast(pl.Categorical).to_physical(),
         left_out=_left_out(week_rows),
         lacking=_lacking(week_rows),
@@ -179,16 +175,10 @@ def _is_measured_wait() -> pl.Expr:
     return pl.col("wait_s").is_not_null() & pl.col("prior_context_tokens").is_not_null()
 
 
-def _tool_waits(measured: pl.DataFrame, models: pl.DataFrame, week: str) -> ToolWaits:
-    """Gaps of kind tool that end in the attempts at hand; a gap takes the model of the request that ends it."""
-    gaps = (
-        measured.with_columns((pl.col("arrived_at").dt.epoch("us") - micros(week_start(week))).alias("end_us"))
-        .join(
-            models.unique(_TURN, keep="first", maintain_order=True),
-            on=_TURN, how="left", nulls_equal=True, maintain_order="left",
-        )
-        .filter(pl.col("end_us") > 0)
-    )  # fmt: skip
+def _tool_waits(measured: pl.DataFrame, week: str) -> ToolWaits:
+    """Gaps of kind tool that end in the week."""
+    since_us = pl.col("arrived_at").dt.epoch("us") - micros(week_start(week))
+    gaps = measured.with_columns(since_us.alias("end_us")).filter(pl.col("end_us") > 0)
     end_us = gaps["end_us"].to_numpy().astype(np.int64)
     wait_us = np.rint(_reals(gaps, "wait_s") * MICROS).astype(np.int64)
     waits = (end_us - wait_us, end_us, _reals(gaps, "prior_context_tokens"))

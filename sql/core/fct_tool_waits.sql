@@ -46,7 +46,7 @@ told as (
 select
     session_id, agent_id, turn, source, request_id, prior_request_id,
     week, arrived_at, prior_ended_at,
-    deployment_id, tenant,
+    deployment_id, model, tenant,
     case when is_tool then 'tool' else 'user' end as kind,
     case when is_logged then 'logged' else 'inferred' end as kind_source,
     coalesce(logged_tool_wait_s, inferred_wait_s) as wait_s,

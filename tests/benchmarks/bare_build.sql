@@ -32,7 +32,7 @@ from requests where is_backend;
 
 create table waits as
 select
-    session_id, agent_id, turn, source, request_id, week, arrived_at, deployment_id, tenant,
+    session_id, agent_id, turn, source, request_id, week, arrived_at, deployment_id, model, tenant,
     lag(request_id) over agent as prior_request_id, lag(ended_at) over agent as prior_ended_at,
     if(lag(not is_failed and (coalesce(tool_calls, 0) > 0 or finish_reason = 'tool_calls')) over agent, 'tool', 'user') as kind,
     epoch(arrived_at - lag(ended_at) over agent) as stamped_wait_s, greatest(stamped_wait_s, 0) as wait_s,

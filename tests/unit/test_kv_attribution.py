@@ -22,6 +22,12 @@ def rows_of(rows: list[dict], gaps: list[dict] | None = None) -> dict[tuple[str,
     total = prefill_kv_time(timeline, one).linear_byte_s + decode_kv_time(timeline, one).linear_byte_s
     held = found["part", "prompt"]["kv_time_byte_s"] + found["part", "output"]["kv_time_byte_s"]
     assert held == pytest.approx(total[~week.is_carried].sum(), rel=1e-12), "prompt and output are all there is"
+    waits = found["part", "tool_wait"]["kv_time_byte_s"]
+    for key in ("tenant", "model"):
+        of_key = [row for (dimension, _), row in found.items() if dimension == key]
+        assert sum(row["tool_wait_kv_time_byte_s"] for row in of_key) == pytest.approx(waits), (
+            "every wait is somebody's"
+        )
     for dimension in ("length", "tenant", "model"):
         assert sum(row["kv_time_byte_s"] for key, row in found.items() if key[0] == dimension) == pytest.approx(held)
     return found
@@ -83,7 +89,7 @@ def test_tool_waits_are_of_their_session_and_a_cap_frees_what_lies_beyond_it():
     rows = [known(3600.0, 1000, 100, 5.0, session_id="agent", turn=1, tenant="t")]
     rows.append(known(3905.0, 1200, 100, 5.0, session_id="agent", turn=2, tenant="t"))
     gap = dict.fromkeys(TOOL_WAITS) | {
-        "session_id": "agent", "turn": 2, "tenant": "t", "arrived_at": rows[1]["arrived_at"], "kind": "tool",
+        "session_id": "agent", "model": "m", "tenant": "t", "arrived_at": rows[1]["arrived_at"], "kind": "tool",
         "wait_s": 300.0, "prior_context_tokens": 1100,
     }  # fmt: skip
     found = rows_of(rows, [gap])

@@ -33,7 +33,7 @@ def waiting() -> Workload:
     """Logged attempts of one session with a tool wait between them."""
     rows = [attempt(3600.0 + 60 * n, queue=0.0, ttft=0.2, e2e=5.0, session_id="s", turn=n) for n in range(2)]
     gap = dict.fromkeys(TOOL_WAITS) | {
-        "session_id": "s", "turn": 1, "arrived_at": rows[1]["arrived_at"], "kind": "tool", "wait_s": 55.0,
+        "session_id": "s", "arrived_at": rows[1]["arrived_at"], "kind": "tool", "wait_s": 55.0,
         "prior_context_tokens": 1100,
     }  # fmt: skip
     return workload(rows, [gap])

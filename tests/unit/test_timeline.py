@@ -120,12 +120,12 @@ def wait(at_s: float, **more: Any) -> dict[str, Any]:
     return dict.fromkeys(TOOL_WAITS) | row | more
 
 
-def test_only_tool_waits_of_known_length_are_taken_with_the_model_that_ends_them() -> None:
+def test_only_tool_waits_of_known_length_are_taken() -> None:
     rows = [attempt(20, session_id="s", turn=2, model="m", tenant="t")]
     waits = [
-        wait(20, session_id="s", turn=2, tenant="t"),
-        wait(30, session_id="s", turn=3, kind="user"),
-        wait(40, session_id="s", turn=4, wait_s=None),
+        wait(20, session_id="s", model="m", tenant="t"),
+        wait(30, session_id="s", kind="user"),
+        wait(40, session_id="s", wait_s=None),
     ]
     taken = workload(rows, waits).tool_waits
     assert taken.start_us.tolist() == [16_000_000]

@@ -37,7 +37,7 @@ def week(waits_s: list[float], rest: int = 0, every_s: float = 20.0, **first: ob
         rows += own
         gaps.append(
             dict.fromkeys(TOOL_WAITS)
-            | {"session_id": f"s{n}", "turn": 2, "tenant": "a", "arrived_at": own[1]["arrived_at"], "kind": "tool",
+            | {"session_id": f"s{n}", "tenant": "a", "arrived_at": own[1]["arrived_at"], "kind": "tool",
                "wait_s": wait_s, "prior_context_tokens": 1100}
         )  # fmt: skip
     rows += [attempt(3600.0 + n, 3000, 400, queue=0.0, ttft=1.0, e2e=90.0) for n in range(rest)]
@@ -94,7 +94,7 @@ def test_leading_blocks_that_two_sessions_have_others_keep_alive() -> None:
     ]
     gaps = [
         dict.fromkeys(TOOL_WAITS)
-        | {"session_id": name, "turn": 1, "arrived_at": row["arrived_at"], "kind": "tool", "wait_s": 1.0,
+        | {"session_id": name, "arrived_at": row["arrived_at"], "kind": "tool", "wait_s": 1.0,
            "prior_context_tokens": 900}
         for name, row in zip(lists, rows, strict=True)
     ]  # fmt: skip

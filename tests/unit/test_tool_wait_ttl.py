@@ -103,7 +103,7 @@ def week_with_waits(waits_s: list[float], rest: int = 0):
         rows += own
         gaps.append(
             dict.fromkeys(TOOL_WAITS)
-            | {"session_id": f"s{n}", "turn": 1, "arrived_at": own[1]["arrived_at"], "kind": "tool", "wait_s": wait_s,
+            | {"session_id": f"s{n}", "arrived_at": own[1]["arrived_at"], "kind": "tool", "wait_s": wait_s,
                "prior_context_tokens": 1100}
         )  # fmt: skip
     rows += [attempt(3600.0 + n, 3000, 400, queue=0.0, ttft=1.0, e2e=90.0) for n in range(rest)]

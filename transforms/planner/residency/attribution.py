@@ -124,7 +124,7 @@ def _by_length(workload: Workload) -> Classes:
 
 
 def _by_label(workload: Workload, key: str) -> Classes:
-    """Attempts by tenant or model; NULL is those that the log does not name."""
+    """Attempts by tenant or model; NULL is those the log does not name; names that only tool waits have come last."""
     label = workload.labels[key]
     named = label.filter(~workload.is_carried).unique().to_frame()
     ordered = named.sort(pl.col(key).cast(pl.String), nulls_last=True)[key]
@@ -133,7 +133,10 @@ def _by_label(workload: Workload, key: str) -> Classes:
     class_of = np.zeros(nobody + 1, dtype=np.min_scalar_type(len(ordered)))
     class_of[known] = np.arange(len(known))
     class_of[nobody] = len(known)
-    return Classes(ordered.cast(pl.String).to_list(), class_of[label.to_physical().fill_null(nobody).to_numpy()])
+    names: list[str | None] = ordered.cast(pl.String).to_list()
+    waiting = workload.tool_waits.labels[key].cast(pl.String).unique().sort(nulls_last=False)
+    names += [name for name in waiting if name not in names]
+    return Classes(names, class_of[label.to_physical().fill_null(nobody).to_numpy()])
 
 
 def _row(found: Found, dimension: str, name: str | None, kv_time_byte_s: float, **more: Any) -> dict[str, Any]:

@@ -92,7 +92,6 @@ def limited_workload(traffic: Offered, found: Limited) -> Workload:
 
 
 _WAIT_TYPES: dict[str, pl.DataType] = {
-    "turn": pl.Int32(),
     "arrived_at": pl.Datetime("us"),
     "wait_s": pl.Float64(),
     "prior_context_tokens": pl.Int64(),
