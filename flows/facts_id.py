@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -81,8 +82,12 @@ def facts_due(home: Home, fleet: LoadedFleet, catalog: Catalog, span: Span, *, i
         now = lake_days(home)
     _check_span(now, span)
     held = None if is_anew else _held(home, fleet, catalog)
-    if held is None and home.warehouse.exists() and not span.is_all:
-        raise DataError(f"{home.warehouse} has to be built anew as a whole; run kvledger build without --from and --to")
+    if isinstance(held, _Unusable):
+        if not span.is_all:
+            what = f"{home.warehouse} has to be built anew as a whole ({held.why})"
+            raise DataError(f"{what}; run kvledger build without --from and --to")
+        LOGGER.log(held.level, "the warehouse is built anew from the lake: %s", held.why)
+        held = None
     stale = stale_days(now, held.days if held else {}, span)
     if held is None or (span.is_all and is_most(now, stale)):
         days = tuple(day for day in now.values() if day.lake_part != REQUESTS or span.holds(day.arrival_date))
@@ -134,8 +139,16 @@ class _Held:
     remade: frozenset[str]
 
 
-def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> _Held | None:
-    """What of the published warehouse can be brought up to date; None where nothing can, which is said."""
+@dataclass(frozen=True)
+class _Unusable:
+    """Why nothing can be kept of the published warehouse, and how loud to say so."""
+
+    why: str
+    level: int
+
+
+def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> _Held | _Unusable | None:
+    """What of the published warehouse can be brought up to date, or why nothing can; None where there is none."""
     if not home.warehouse.exists():
         return None
     try:
@@ -149,11 +162,8 @@ def _held(home: Home, fleet: LoadedFleet, catalog: Catalog) -> _Held | None:
                     LOGGER.info("the facts stay, what hangs on the change is made again: %s", words)
                 return _Held(held_days(connection), remade)
     except DataError as error:
-        LOGGER.warning("the warehouse is built anew from the lake: %s", error)
-        return None
-    said = LOGGER.warning if {"code", "duckdb"} & set(differing) else LOGGER.info
-    said("the warehouse is built anew from the lake: %s", words)
-    return None
+        return _Unusable(str(error).partition(";")[0], logging.WARNING)
+    return _Unusable(words, logging.WARNING if {"code", "duckdb"} & set(differing) else logging.INFO)
 
 
 def _remade(differing: Sequence[str]) -> frozenset[str] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from flows.dictionary import dictionary
 from flows.warehouse import published
 from transforms.errors import ConfigError, DataError, nearest
 
@@ -29,6 +30,7 @@ KEYWORDS = ("select", "from", "where", "group", "order", "having", "limit", "wit
 SHORTEST_WORD = 3
 """Letters of a word that may be a misspelt keyword."""
 
+OLDER = ": it was built by an older kvledger; run kvledger build"
 CLOSED = "query: reads the tables of the warehouse and nothing else: files, addresses and extensions are closed to it"
 
 _CLOSED = re.compile(r"Permission Error|required extension|exists in the \w+ extension")
@@ -111,6 +113,8 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str
     """
     text = str(error)
     found = _UNKNOWN_TABLE.search(text)
+    if found and found[1] in dictionary():
+        return f"query: no table '{found[1]}' yet in this warehouse{OLDER}"
     if found:
         tables = [
             str(row[0]) for row in connection.cursor().execute("select table_name from duckdb_tables()").fetchall()
@@ -119,7 +123,8 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str
         return f"query: no table '{found[1]}'{hint}"
     found = _UNKNOWN_COLUMN.search(text)
     if found:
-        return f"query: no column '{found[1]}'{_elsewhere(connection, found[1], sql)}; see kvledger dictionary"
+        where = _elsewhere(connection, found[1], sql)
+        return f"query: no column '{found[1]}'{where}{'' if where.endswith(OLDER) else '; see kvledger dictionary'}"
     if _CLOSED.search(text):
         return CLOSED
     return f"query: {_first_line(error)}"
@@ -132,6 +137,9 @@ def _elsewhere(connection: duckdb.DuckDBPyConnection, column: str, sql: str) -> 
     read = _tables_read(connection, sql)
     here = [name for table, name in columns if table in read]
     wanted = column.rsplit(".", 1)[-1].lower()
+    now = dictionary()
+    if any(wanted in now[table].types for table in read & now.keys()):
+        return f" yet in this warehouse{OLDER}"
     there = [table for table, name in columns if name.lower() == wanted and table not in read]
     if not here:
         return nearest(wanted, (name for _table, name in columns))

@@ -13,7 +13,7 @@ from flows.checks.check import Check, fail, halves, ok, warn
 from flows.damage import UNREADABLE, damaged_files
 from flows.lake import request_days
 from flows.schema import check_schema, loaded_rows
-from transforms.errors import HomeError
+from transforms.errors import DataError, HomeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,16 +113,16 @@ def _damage(home: Home) -> Check:
 
 
 def _warehouse(home: Home) -> Check:
-    import duckdb
+    from flows.warehouse import published
 
     if not home.warehouse.exists():
         return ok("warehouse", "not built yet")
     try:
-        with duckdb.connect(str(home.warehouse), read_only=True) as connection:
+        with published(home) as connection:
             found = connection.execute("select count(*) from duckdb_tables()").fetchone()
-    except duckdb.Error as error:
-        text = str(error).partition("\n")[0]
-        return fail("warehouse", f"{home.warehouse} cannot be opened ({text})", "run kvledger build")
+    except DataError as error:
+        text, _, remedy = str(error).rpartition("; ")
+        return fail("warehouse", text, remedy)
     return ok("warehouse", f"{found[0] if found else 0} tables, built {_written(home.warehouse)}")
 
 

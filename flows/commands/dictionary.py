@@ -13,7 +13,7 @@ from transforms.errors import DataError, nearest
 if TYPE_CHECKING:
     from flows.dictionary import Table
 
-TableArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table; all of them without it.")]
+TableArgument = Annotated[str | None, typer.Argument(metavar="TABLE", help="One table or macro; without it all.")]
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print all of it as Markdown (sql/DICTIONARY.md).")]
 
 
@@ -23,21 +23,26 @@ def dictionary(
     home: HomeOption = DEFAULT_HOME,
     json: JsonOption = False,
 ) -> None:
-    """Print the tables of the warehouse, or the columns of one of them."""
+    """Print the tables of the warehouse, or the columns of one of them, or how one macro is called."""
     del home  # every command takes it; the columns are the same in every home
     from flows.dictionary import dictionary as known_tables
     from flows.dictionary import markdown as as_markdown
     from flows.macros import macros
 
     tables = known_tables()
-    if table is not None and table not in tables:
-        raise DataError(f"no table '{table}' in the warehouse{nearest(table, tables)}; kvledger dictionary lists all")
-    chosen = list(tables.values()) if table is None else [tables[table]]
+    asked_for = [macro for macro in macros() if table in {None, macro.name}]
+    if table is not None and table not in tables and not asked_for:
+        near = nearest(table, [*tables, *(macro.name for macro in macros())])
+        raise DataError(f"no table or macro '{table}' in the warehouse{near}; kvledger dictionary lists all")
+    chosen = [one for name, one in tables.items() if table in {None, name}]
     if json:
-        known = [] if table else [{"macro": m.signature, "unit": m.unit or None, "text": m.text} for m in macros()]
+        known = [{"macro": m.signature, "unit": m.unit or None, "text": m.text} for m in asked_for]
         print_json({"tables": [_as_object(one) for one in chosen], "macros": known})
     elif markdown:
         print_line(as_markdown(chosen).rstrip("\n"))
+    elif table is not None and asked_for:
+        print_line(f"{asked_for[0].signature}: {asked_for[0].comment}")
+        print_line(f"  {asked_for[0].example}")
     elif table is not None:
         _print_columns(chosen[0])
     else:

@@ -19,7 +19,7 @@ from flows.catalog import load_catalog
 from flows.commands.query import query
 from flows.dictionary import dictionary
 from flows.home import Home
-from flows.query import asked
+from flows.query import asked, explain
 from flows.versions import versions
 from flows.warehouse import published
 from transforms.errors import ConfigError, DataError, HomeError
@@ -143,6 +143,24 @@ def test_what_is_no_reading_is_refused_by_its_name(home: Home, sql: str, kind: s
         ConfigError, match=f"query: only reads, and this is {kind}; the warehouse is never written here"
     ):
         answer(home, sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("from mart_hours", "no table 'mart_hours' yet in this warehouse"),
+        ("select d.NEEDED_GPUS from mart_decision d", "no column 'NEEDED_GPUS' yet in this warehouse"),
+        ("select needed_gpu from mart_decision", "no column 'needed_gpu' in mart_decision; see kvledger dictionary"),
+    ],
+)
+def test_what_only_a_newer_warehouse_has_is_no_misspelling(sql: str, says: str) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("create table mart_decision (week varchar)")
+        with pytest.raises(duckdb.Error) as raised:
+            connection.execute(sql)
+        told = explain(connection, raised.value, sql)
+    is_newer = "yet" in says
+    assert told == f"query: {says}{': it was built by an older kvledger; run kvledger build' if is_newer else ''}"
 
 
 def test_a_pivot_is_asked_for_its_values(home: Home) -> None:

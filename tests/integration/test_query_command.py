@@ -111,6 +111,7 @@ def test_the_dictionary_lists_tables_and_explains_columns() -> None:
     assert "[seconds]" in one
     answer = json.loads(kvledger("dictionary", "dim_kv_groups", "--json").stdout)
     assert [c["name"] for c in answer["tables"][0]["columns"]][:2] == ["deployment_id", "kv_group"]
+    assert kvledger("dictionary", "gib").stdout.splitlines()[1] == "  select gib(1073741824)"
     ran = kvledger("dictionary", "fct_tool_wait")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "did you mean 'fct_tool_waits'?" in ran.stderr
