@@ -65,7 +65,7 @@ def deployment_calibration(placed: Placed, fleet: LoadedFleet, catalog: Catalog)
     if path is None:
         return usual
     from transforms.planner.replay.own_calibration import identity, parse_own
-    from transforms.planner.replay.replay_costs import engine_work
+    from transforms.planner.steps.hardware import engine_work
 
     work = engine_work(placed.model.config, placed.model.where, gpu, engine)
     wanted = identity(placed.model.model_id, gpu.name, engine, work)

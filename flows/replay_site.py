@@ -15,9 +15,10 @@ from transforms.planner.memory.kv_layers import drafter_layers
 from transforms.planner.memory.kv_on_gpu import PLENTY_BYTES, kv_on_gpu
 from transforms.planner.memory.kv_versions import known_version
 from transforms.planner.model.model_shape import model_shape
-from transforms.planner.replay.replay_costs import ReplayParameters, engine_work, replay_costs
+from transforms.planner.replay.replay_costs import ReplayParameters, replay_costs
 from transforms.planner.replay.replay_settings import kv_pool
 from transforms.planner.steps.calibration_choice import chosen
+from transforms.planner.steps.hardware import engine_work
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,8 +15,8 @@ from flows.fleet import LoadedFleet
 from transforms.errors import CatalogError, ConfigError
 from transforms.fleet import parse_fleet
 from transforms.planner.replay.own_calibration import identity
-from transforms.planner.replay.replay_costs import engine_work
 from transforms.planner.steps.calibration_choice import WIDER, chosen, generation_of, rebalanced
+from transforms.planner.steps.hardware import engine_work
 from transforms.planner.steps.step_calibration import (
     PRODUCT_RATIOS,
     RATIOS,

@@ -14,7 +14,6 @@ from transforms.errors import CatalogError, ConfigError, InputError
 from transforms.planner.memory.kv_result import KvGroup
 from transforms.planner.replay.engine import replay
 from transforms.planner.replay.engine_rules import EngineRules, engine_rules
-from transforms.planner.replay.replay_costs import rank_costs
 from transforms.planner.replay.replay_types import (
     NO_LIMIT,
     Caching,
@@ -26,7 +25,7 @@ from transforms.planner.replay.replay_types import (
     TraceColumns,
     pool_of,
 )
-from transforms.planner.replay.step_costs import StepCosts, step_s
+from transforms.planner.replay.step_costs import StepCosts
 
 SECOND = StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, step_s=1.0)
 """Every step takes a second."""
@@ -183,18 +182,6 @@ def test_groups_of_one_kind_are_one_kind_of_the_pool() -> None:
         KvGroup("d", 1, 0, 0, 7),
     ]
     assert pool_of(groups, 10_000) == Pool(10_000, (16, 16), (NO_LIMIT, 8), (200, 50), 7)
-
-
-@pytest.mark.parametrize("experts", [0.0, 128.0])
-def test_a_step_of_a_rank_takes_as_long_as_that_of_all_ranks_with_as_much_work_each(experts: float) -> None:
-    costs = StepCosts(2e-5, 1e-6, 1e-9, 3e-3, 2e-8, 1e-3, 3e-6, 1e-7, 1.0, 4e-7, 1e-9, experts, 8.0, 2e-5)
-    own = rank_costs(costs, 4)
-    for each in (1, 30):
-        together = step_s(costs, decoding=4 * each, context=4 * each * 700)
-        assert step_s(own, decoding=each, context=each * 700) == pytest.approx(together, rel=1e-12)
-        together = step_s(costs, prefill=4 * 500, pairs=4 * 9e4)
-        assert step_s(own, prefill=500, pairs=9e4) == pytest.approx(together, rel=1e-12)
-    assert rank_costs(costs, 1) == costs
 
 
 def test_engine_versions_schedule_differently() -> None:

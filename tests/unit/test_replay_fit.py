@@ -12,12 +12,13 @@ from flows.catalog import load_catalog
 from transforms.fleet import Engine
 from transforms.planner.memory.kv_on_gpu import kv_on_gpu
 from transforms.planner.replay.engine import replay
-from transforms.planner.replay.replay_costs import ReplayParameters, engine_work, replay_costs
+from transforms.planner.replay.replay_costs import ReplayParameters, replay_costs
 from transforms.planner.replay.replay_fit import Run, fitted, fitted_names
 from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.replay_settings import kv_pool, replay_settings
 from transforms.planner.replay.replay_trace import Logged, ReplayTrace
 from transforms.planner.replay.replay_types import NO_LIMIT, Caching, Pool, TraceColumns
+from transforms.planner.steps.hardware import engine_work
 from transforms.planner.steps.parameter_space import bound_to, carried_over, free_of, merged_overheads
 from transforms.planner.steps.step_calibration import StepParameters
 

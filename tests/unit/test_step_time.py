@@ -16,6 +16,7 @@ from transforms.planner.steps.step_time import (
     Batch,
     StepModel,
     largest_batch,
+    of_rank,
     pool_step_s,
     prefill_s,
     step_floor_s,
@@ -54,6 +55,21 @@ def test_no_step_before_its_weights_are_read(model: StepModel, prefill: int, bat
     seconds = step_s(model, prefill, batch, context, context / 2)
     assert seconds >= step_floor_s(model)
     assert seconds / (1 + model.speculative_tokens) >= tpot_floor_s(model)
+
+
+@pytest.mark.parametrize("experts", [0.0, 8.0])
+def test_a_step_of_a_rank_takes_as_long_as_that_of_all_ranks_with_as_much_work_each(experts: float) -> None:
+    timed = {"sampled_s": 3e-6, "pair_s": 2e-13, "context_s": 4e-8, "sequence_s": 1e-6, "token_collective_s": 1e-6}
+    several = {"experts": 128.0, "experts_per_token": experts, "expert_bytes": 3e10, "expert_s": 0.02 * (experts > 0)}
+    for model in (STEP, dataclasses.replace(STEP, **timed, **several)):
+        own = of_rank(model, 3)
+        for each in (1, 30, 250):
+            together_s = step_s(model, 0, 3 * each, 700)
+            assert step_s(own, 0, each, 700) == pytest.approx(together_s, rel=1e-12)
+            together_s = step_s(model, 3 * 9000, 3 * each, 700)  # prompts of which compute binds
+            assert step_s(own, 9000, each, 700) == pytest.approx(together_s, rel=1e-12)
+            assert step_s(own, 0, each, 700) >= step_floor_s(own)
+    assert of_rank(STEP, 1) is STEP
 
 
 @given(model=models, batch=st.integers(1, 511), context=st.integers(1, 100_000))

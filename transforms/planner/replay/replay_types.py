@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -208,6 +208,10 @@ class Settings:
     """Of the random router."""
     series: bool = False
     """Whether to sample the state each second."""
+
+    def on_replicas(self, count: int) -> Settings:
+        """The same on `count` replicas, each with an engine for every data-parallel rank."""
+        return replace(self, replicas=count * self.ranks)
 
 
 @dataclass(frozen=True, eq=False)

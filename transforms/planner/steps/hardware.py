@@ -14,9 +14,22 @@ if TYPE_CHECKING:
     from transforms.catalog import Gpu
     from transforms.fleet import Engine
     from transforms.planner.steps.step_time import StepModel
+    from transforms.planner.steps.step_work import StepWork
 
 ASSUMED = Calibration("vllm", "", ())
 """What holds where there is no calibration at all: the values that a fit starts from."""
+
+
+def engine_work(config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine) -> StepWork:
+    """Work of one step of one replica of the model in a decoded config.json under `engine`, all data ranks together."""
+    ranks = engine.tensor_parallel_size * engine.data_parallel_size
+    layout = Layout(
+        tensor=engine.tensor_parallel_size,
+        pipeline=engine.pipeline_parallel_size,
+        data=engine.data_parallel_size,
+        expert=ranks if engine.enable_expert_parallel else 1,
+    )
+    return step_work(config, where, gpu, layout, engine_name=engine.name, kv_cache_dtype=engine.kv_cache_dtype)
 
 
 def step_model(
@@ -33,7 +46,5 @@ def step_model(
                 f"{where}: a plan's step times are for tensor parallelism only, not for {key} = {size}; "
                 "set it to 1 (kvledger kv still counts its memory, kvledger predict its benchmark)"
             )
-    ranks = engine.tensor_parallel_size
-    layout = Layout(ranks, expert=ranks if engine.enable_expert_parallel else 1)
-    work = step_work(config, where, gpu, layout, engine_name=engine.name, kv_cache_dtype=engine.kv_cache_dtype)
+    work = engine_work(config, where, gpu, engine)
     return calibrated(work, calibration.parameters, calibration.provenance, engine.speculative_tokens)

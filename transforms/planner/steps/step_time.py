@@ -8,7 +8,7 @@ its tokens are expected to ask for, E·(1 − (1 − k/E)^tokens). The formulas 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Number = TypeVar("Number", float, "NDArray[np.float64]")
 
 @dataclass(frozen=True)
 class StepModel:
-    """One replica (all its GPUs together) under one engine; ceilings are already peak × efficiency."""
+    """All GPUs of one engine (a replica, or one of its data-parallel ranks); ceilings are already peak × efficiency."""
 
     token_flop: float
     """2 × (active parameters − embedding − lm_head): work per token, whatever its context."""
@@ -88,6 +88,32 @@ class StepModel:
     def unasked_ratio(self) -> float:
         """Probability that one token does not ask for a given expert."""
         return 1 - self.experts_per_token / self.experts
+
+
+def of_rank(model: StepModel, ranks: int) -> StepModel:
+    """Step of one of `ranks` data-parallel ranks by its own work, from `model` of the step of all of them together.
+
+    The other ranks are taken to carry as much meanwhile: a step of experts waits for their tokens too. Without experts
+    it is what one rank alone takes. Floors are of a rank's share of the hardware.
+    """
+    if ranks == 1:
+        return model
+    return replace(
+        model,
+        weight_bytes=model.weight_bytes / ranks,
+        flop_per_s=model.flop_per_s / ranks,
+        bytes_per_s=model.bytes_per_s / ranks,
+        peak_flop_per_s=model.peak_flop_per_s / ranks,
+        peak_bytes_per_s=model.peak_bytes_per_s / ranks,
+        token_collective_s=model.token_collective_s * ranks,
+        sequence_overhead_s=model.sequence_overhead_s * ranks,
+        sampled_s=None if model.sampled_s is None else model.sampled_s * ranks,
+        pair_s=None if model.pair_s is None else model.pair_s * ranks,
+        context_s=None if model.context_s is None else model.context_s * ranks,
+        sequence_s=model.sequence_s * ranks,
+        experts_per_token=model.experts * (1 - model.unasked_ratio**ranks),
+        expert_bytes=model.expert_bytes / ranks,
+    )
 
 
 @dataclass(frozen=True)
