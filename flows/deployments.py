@@ -42,6 +42,7 @@ DEPLOYMENTS: Mapping[str, pl.DataType] = {
     "engine_version": _TEXT,
     "tensor_parallel_size": _SIZE,
     "pipeline_parallel_size": _SIZE,
+    "data_parallel_size": _SIZE,
     "replicas": _SIZE,
     "gpus_per_replica_gpus": _SIZE,
     "max_model_len_tokens": _COUNT,
@@ -91,7 +92,7 @@ class Placed:
     memory: MemoryBudget
     """Of one GPU."""
     account: KvAccount
-    """Of the whole replica."""
+    """Of one engine: of a replica, or of each of its data-parallel ranks."""
     gpu_price_usd_per_hour: float | None
     window_s: float
     """Span the objective is judged over."""
@@ -146,8 +147,9 @@ def deployment_row(placed: Placed) -> dict[str, Any]:
         "engine_version": engine.version,
         "tensor_parallel_size": engine.tensor_parallel_size,
         "pipeline_parallel_size": engine.pipeline_parallel_size,
+        "data_parallel_size": engine.data_parallel_size,
         "replicas": deployment.replicas,
-        "gpus_per_replica_gpus": placed.account.gpus,
+        "gpus_per_replica_gpus": placed.account.replica_gpus,
         "max_model_len_tokens": placed.account.max_model_len,
         "max_num_seqs_requests": engine.max_num_seqs,
         "max_num_batched_tokens": engine.max_num_batched_tokens,
@@ -162,15 +164,15 @@ def deployment_row(placed: Placed) -> dict[str, Any]:
         "weights_bytes": placed.memory.weights_bytes,
         "activation_bytes": placed.memory.activation_bytes,
         "non_torch_bytes": placed.memory.non_torch_bytes,
-        "kv_capacity_bytes": placed.account.capacity_bytes,
-        "kv_capacity_tokens": placed.account.capacity_tokens,
+        "kv_capacity_bytes": placed.account.replica_capacity_bytes,
+        "kv_capacity_tokens": placed.account.replica_capacity_tokens,
         "kv_token_bytes": float(placed.account.bytes_per_token),
         "memory_provenance": placed.memory.provenance["kv_bytes"],
     }
 
 
 def kv_group_rows(placed: Placed) -> list[dict[str, Any]]:
-    """Rows of raw_kv_groups: the groups of the replica's KV account."""
+    """Rows of raw_kv_groups: the groups of the KV account, what a request holds on the one rank that has it."""
     return [
         {
             "deployment_id": placed.deployment.name,

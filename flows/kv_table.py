@@ -20,6 +20,8 @@ def kv_lines(answer: KvAnswer) -> list[str]:
     """Lines of the table: the sum from layers to tokens, then what the engine says at start-up."""
     account, engine = answer.account, answer.engine
     parallel = f"TP {engine.tensor_parallel_size}, PP {engine.pipeline_parallel_size}"
+    if account.data_parallel_size > 1:
+        parallel += f", DP {account.data_parallel_size}"
     if engine.decode_context_parallel_size > 1:
         parallel += f", DCP {engine.decode_context_parallel_size}"
     dtype = "auto (16 bits)" if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
@@ -45,7 +47,7 @@ def _settings_line(answer: KvAnswer) -> str:
 
 
 def kv_json(answer: KvAnswer) -> dict[str, Any]:
-    """Fields of the machine contract; bytes are per GPU unless the name says replica."""
+    """Fields of the machine contract; bytes are per GPU unless the name says replica, blocks and tokens of a rank."""
     account, budget = answer.account, answer.budget
     document: dict[str, Any] = {
         "title": answer.title,
@@ -53,7 +55,8 @@ def kv_json(answer: KvAnswer) -> dict[str, Any]:
         "engine": account.engine,
         "engine_version": answer.engine.version or account.engine_version,
         "rule": account.rule,
-        "gpus_per_replica": account.gpus,
+        "data_parallel_size": account.data_parallel_size,
+        "gpus_per_replica": account.replica_gpus,
         "available_kv_bytes": account.available_bytes_per_gpu,
         "bytes_per_token_per_gpu": account.bytes_per_token_per_gpu,
         "bytes_per_token_per_replica": account.bytes_per_token,
@@ -62,7 +65,8 @@ def kv_json(answer: KvAnswer) -> dict[str, Any]:
         "num_blocks": account.num_blocks,
         "reported_tokens": account.reported_tokens,
         "capacity_tokens": account.capacity_tokens,
-        "capacity_bytes_per_replica": account.capacity_bytes,
+        "capacity_tokens_per_replica": account.replica_capacity_tokens,
+        "capacity_bytes_per_replica": account.replica_capacity_bytes,
         "max_model_len": account.max_model_len,
         "blocks_per_request": account.blocks_per_request,
         "max_concurrency": account.max_concurrency,
@@ -122,7 +126,11 @@ def _result_rows(account: KvAccount) -> Iterator[tuple[str, ...]]:
     yield "engine prints", f"{account.reported_tokens:,} tokens = {working.printed}"
     yield "physically fit", f"{account.capacity_tokens:,} tokens while every attention layer keeps all of them"
     gpus = "1 GPU; a request holds" if account.gpus == 1 else f"{account.gpus} GPUs; a request holds on all of them"
-    yield "replica", f"{_size(account.capacity_bytes)} of KV on {gpus}:"
+    of_a_rank = f"{_size(account.capacity_bytes)} of KV on {gpus}:"
+    if account.data_parallel_size > 1:
+        whole = f"{_size(account.replica_capacity_bytes)} of KV, {account.replica_capacity_tokens:,} tokens"
+        yield "replica", f"{account.data_parallel_size} ranks: {whole} on {account.replica_gpus} GPUs"
+    yield "each rank" if account.data_parallel_size > 1 else "replica", of_a_rank
     for group in account.groups:
         yield f"  {group.name}", _held(group, account)
     if account.max_model_len is not None and account.max_concurrency is not None:

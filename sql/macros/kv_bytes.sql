@@ -1,4 +1,4 @@
--- KV bytes of one request that holds this many tokens, in whole blocks, over all GPUs of a replica; NULL if unknown
+-- KV bytes of one request that holds this many tokens, in whole blocks, over all GPUs of its engine; NULL if unknown
 -- unit: bytes
 -- example: select kv_bytes('chat', 8192)
 -- noqa: disable=RF03,AL05

@@ -69,7 +69,8 @@ def test_what_a_plan_calls_a_token_is_what_the_kv_command_prints(tmp_path: Path)
     groups = _json("query", "select * from dim_kv_groups", "--home", tmp_path / "home")["rows"]
     (printed,) = _json("kv", *where)["deployments"]
     assert rows[0]["kv_token_bytes"] == printed["bytes_per_token_per_gpu"]
-    assert rows[0]["kv_capacity_tokens"] == printed["capacity_tokens"]
+    assert rows[0]["kv_capacity_tokens"] == printed["capacity_tokens"] == printed["capacity_tokens_per_replica"]
+    assert rows[0]["kv_capacity_bytes"] == printed["capacity_bytes_per_replica"]
     assert rows[0]["kv_capacity_bytes"] == printed["num_blocks"] * sum(g["bytes_per_block"] for g in groups)
     assert groups[0]["block_tokens"] == printed["block_size_tokens"]
 

@@ -204,6 +204,12 @@ max_model_len = 65536
     assert found[1]["bytes_per_token_per_replica"] == 80 * 2 * 8 * 128 * 2
     assert "agent: meta-llama" in kv("--fleet", "fleet/fleet.toml", cwd=configs).stdout
     written = fleet.read_text()
+    fleet.write_text(written.replace("tensor_parallel_size = 4", "tensor_parallel_size = 4\ndata_parallel_size = 3"))
+    ranks = answer("--fleet", "fleet/fleet.toml", cwd=configs)["deployments"][1]
+    alike = ("num_blocks", "capacity_tokens", "reported_tokens", "max_concurrency", "bytes_per_token_per_replica")
+    assert [ranks[name] for name in alike] == [found[1][name] for name in alike]  # a rank is what an engine's log shows
+    of_all = ("gpus_per_replica", "capacity_tokens_per_replica", "capacity_bytes_per_replica")
+    assert [ranks[name] for name in of_all] == [3 * found[1][name] for name in of_all]
     fleet.write_text(written.replace("tensor_parallel_size = 4", "tensor_parallel_size = 3"))
     assert "deployment 'agent'" in kv("--fleet", "fleet/fleet.toml", cwd=configs).stderr
     fleet.write_text(written.replace("max_model_len = 65536\n", ""))

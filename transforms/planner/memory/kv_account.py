@@ -40,7 +40,7 @@ def kv_account(
     holds_states: bool = False,
     is_data_centre_blackwell: bool = False,
 ) -> KvAccount:
-    """KV account of one replica with `available_bytes` for KV on each GPU; errors say what cannot be.
+    """KV account of one engine with `available_bytes` for KV on each GPU; errors say what cannot be.
 
     `holds_states`: SGLang's state slots come out of `available_bytes` too (they do not in its printed KV pool size).
     `is_data_centre_blackwell`: the GPU is a B200 or its like, whose kernels want other blocks.
@@ -56,7 +56,12 @@ def kv_account(
         account = tensorrt_llm_account(shape, engine, version, kv, available_bytes)
     else:
         account = vllm_account(shape, engine, vllm_rules(version), kv, available_bytes)
-    return replace(account, lines=_lines(shape, engine, kv), notes=_notes(shape, engine))
+    return replace(
+        account,
+        data_parallel_size=engine.data_parallel_size,
+        lines=_lines(shape, engine, kv),
+        notes=_notes(shape, engine),
+    )
 
 
 def check_starts(account: KvAccount, where: str) -> None:

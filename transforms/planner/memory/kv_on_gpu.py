@@ -30,7 +30,7 @@ RESERVED_BLOCKS = 1
 
 @dataclass(frozen=True)
 class KvOnGpu:
-    """Engine with its drafter settled, memory of one GPU, KV account of one replica."""
+    """Engine with its drafter settled, memory of one GPU, KV account of one engine (data-parallel ranks are engines)."""
 
     engine: Engine
     memory: MemoryBudget
@@ -40,7 +40,7 @@ class KvOnGpu:
 def kv_on_gpu(
     config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine, *, refuses_own_length: bool = True
 ) -> KvOnGpu:
-    """Memory and KV account of one replica on `gpu`; CapacityError where weights or one request do not fit.
+    """Memory and KV account of one engine on `gpu`; CapacityError where weights or one request do not fit.
 
     Unless `refuses_own_length`, a request as long as the model allows need not fit where max_model_len is not set: the
     account then says that the engine does not start and which length it would start with.

@@ -13,7 +13,7 @@ _SEARCH_LIMIT_TOKENS = 1 << 40  # far above any context length
 
 @dataclass(frozen=True)
 class KvGroup:
-    """A row of dim_kv_groups: what a request of t tokens holds in one group of layers, bytes over the whole replica.
+    """A row of dim_kv_groups: what a request of t tokens holds in one group of layers, bytes over the whole engine.
 
     Held are fixed_bytes + min(ceil(t / block_tokens), max_blocks) · bytes_per_block; max_blocks None is no bound.
     """
@@ -56,7 +56,10 @@ class KvWorking:
 
 @dataclass(frozen=True)
 class KvAccount:
-    """The KV account of one replica. Bytes `_per_gpu` are of the pipeline stage that holds most; groups of all GPUs."""
+    """The KV account of one engine: of a replica, or of each of its data-parallel ranks, which share no KV.
+
+    Bytes `_per_gpu` are of the pipeline stage that holds most; groups of all GPUs of the engine.
+    """
 
     engine: str
     engine_version: str
@@ -65,7 +68,7 @@ class KvAccount:
     available_bytes_per_gpu: int
     bytes_per_token_per_gpu: int
     bytes_per_token: int
-    """Of the whole replica, its tensor-parallel copies included."""
+    """Of the whole engine, its tensor-parallel copies included."""
     block_size_tokens: int
     num_blocks: int
     bytes_per_block_per_gpu: int
@@ -80,26 +83,43 @@ class KvAccount:
     starts: bool
     largest_max_model_len: int
     state_pool_bytes: int
-    """Bytes on the whole replica for states that do not share the blocks (SGLang)."""
+    """Bytes on the whole engine for states that do not share the blocks (SGLang)."""
     groups: tuple[KvGroup, ...]
     state_bytes_per_gpu: int = 0
     """Bytes of the fullest GPU that states take beside the blocks (SGLang), copies for drafts included."""
+    data_parallel_size: int = 1
+    """Engines of a replica: ranks with a KV cache each."""
     working: KvWorking = KvWorking()
     lines: tuple[KvLine, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def capacity_bytes(self) -> int:
-        """KV bytes of the whole replica that blocks and states can fill."""
+        """KV bytes of the whole engine that blocks and states can fill."""
         return self.num_blocks * self.bytes_per_block + self.state_pool_bytes
 
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs of a replica, all its data-parallel ranks together."""
+        return self.gpus * self.data_parallel_size
+
+    @property
+    def replica_capacity_bytes(self) -> int:
+        """KV bytes of a replica, all its data-parallel ranks together."""
+        return self.capacity_bytes * self.data_parallel_size
+
+    @property
+    def replica_capacity_tokens(self) -> int:
+        """Tokens that physically fit a replica, all its data-parallel ranks together."""
+        return self.capacity_tokens * self.data_parallel_size
+
     def held_bytes(self, tokens: int) -> int:
-        """Bytes that one request of `tokens` tokens holds on the whole replica."""
+        """Bytes that one request of `tokens` tokens holds on the whole engine."""
         return sum(group.held_bytes(tokens) for group in self.groups)
 
-    def per_gpu(self, replica_bytes: float) -> float:
-        """Bytes on the fullest GPU of `replica_bytes` held on the whole replica."""
-        return replica_bytes * self.bytes_per_block_per_gpu / self.bytes_per_block
+    def per_gpu(self, engine_bytes: float) -> float:
+        """Bytes on the fullest GPU of `engine_bytes` held on the whole engine."""
+        return engine_bytes * self.bytes_per_block_per_gpu / self.bytes_per_block
 
 
 def largest_length(blocks_needed: Callable[[int], int], blocks: int, bound_tokens: int) -> int:
