@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,7 +18,7 @@ from transforms.planner.replay.engine import replay
 from transforms.planner.replay.load_test import compared
 from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.replay_trace import replay_trace
-from transforms.planner.sizing.replay_week import ROUTER, engine_settings, replica_costs
+from transforms.planner.sizing.replay_week import engine_settings, replica_costs, router_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +46,8 @@ def calibrate_against(
     rows = pl.concat([read_rows(path, source).rows for path, source in results], how="diagonal_relaxed")
     where = ", ".join(str(path) for path, _source in results)
     trace = replay_trace(rows.sort("arrived_at", maintain_order=True), where, is_causal=False)
-    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False)
-    settings = replace(engine_settings(replica, trace, options), replicas=replicas)
+    options = ReplayOptions(router=router_of(replica), requested_output="ignore", failure_ends_session=False)
+    settings = engine_settings(replica, trace, options).on_replicas(replicas)
     use_kernel_cache(print_note)
     result = replay(trace.columns, settings, replica_costs(replica))
     try:

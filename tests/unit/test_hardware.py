@@ -11,7 +11,9 @@ from flows.catalog import load_catalog
 from transforms.catalog import Gpu
 from transforms.errors import CatalogError
 from transforms.fleet import Engine
-from transforms.planner.steps.hardware import ASSUMED, step_model
+from transforms.planner.replay.replay_costs import ReplayParameters, replay_costs
+from transforms.planner.replay.step_costs import step_costs
+from transforms.planner.steps.hardware import ASSUMED, engine_work, step_model
 from transforms.planner.steps.step_time import StepModel, step_floor_s, step_s
 from transforms.planner.steps.step_work import Layout, compute_dtype, step_work
 
@@ -48,10 +50,33 @@ def test_tensor_parallelism_shares_work_and_pays_collectives() -> None:
     assert step_s(four, 0, 1, 1000) < step_s(one, 0, 1, 1000)
 
 
-@pytest.mark.parametrize("key", ["pipeline_parallel_size", "data_parallel_size"])
-def test_other_parallelism_is_refused_by_name(key: str) -> None:
-    with pytest.raises(CatalogError, match=f"not for {key} = 2"):
-        llama(**{key: 2})
+def test_pipeline_parallelism_is_refused_by_name() -> None:
+    with pytest.raises(CatalogError, match=r"^config.json: [^\n]+ not for pipeline_parallel_size = 2; set it to 1"):
+        llama(pipeline_parallel_size=2, data_parallel_size=2)
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_data_parallel_rank_of_a_dense_model_is_an_engine_alone(tensor: int) -> None:
+    alone = llama(tensor_parallel_size=tensor)
+    assert llama(tensor_parallel_size=tensor, data_parallel_size=4) == alone
+    third = llama(tensor_parallel_size=tensor, data_parallel_size=3)
+    assert step_s(third, 500, 20, 3000, 250) == pytest.approx(step_s(alone, 500, 20, 3000, 250), rel=1e-14)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_rank_with_experts_takes_the_steps_of_the_replay(parallel: bool) -> None:
+    """DeepSeek on 8 ranks: attention of a rank's own tokens, experts of all; the very numbers of `kvledger replay`."""
+    engine = Engine(data_parallel_size=8, enable_expert_parallel=parallel)
+    config, gpu = CATALOG.model("deepseek-ai/DeepSeek-R1").config, CATALOG.gpu("H200-SXM-141GB")
+    rank = step_model(config, "config.json", gpu, engine)
+    work = engine_work(config, "config.json", gpu, engine)
+    assert work.kv_token_bytes == rank.kv_token_bytes == 61 * (512 + 64) * 2  # one rank's, not a copy on each
+    assert step_costs(rank) == replay_costs(work, ReplayParameters(ASSUMED.parameters), ranks=8)
+    tensor = step_model(config, "config.json", gpu, dataclasses.replace(engine, tensor_parallel_size=8,
+                                                                        data_parallel_size=1))  # fmt: skip
+    assert rank.context_memory_s == pytest.approx(tensor.context_memory_s)  # 8 copies over 8 GPUs read no faster
+    assert rank.flop_per_s < tensor.flop_per_s / 4
+    assert 1 - rank.unasked_ratio == pytest.approx(1 - (1 - 8 / 256) ** 8)
 
 
 def test_a_pipelines_stages_take_turns() -> None:

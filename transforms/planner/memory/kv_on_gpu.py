@@ -30,7 +30,7 @@ RESERVED_BLOCKS = 1
 
 @dataclass(frozen=True)
 class KvOnGpu:
-    """Engine with its drafter settled, memory of one GPU, KV account of one engine (data-parallel ranks are engines)."""
+    """Engine with its drafter settled, memory of one GPU, KV account of one engine (a data-parallel rank is one)."""
 
     engine: Engine
     memory: MemoryBudget

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 ROUTERS = ("round_robin", "random", "least_outstanding", "session_affinity", "prefix_affinity")
 CACHING = ("auto", "off", "block_ids", "session")
 REQUESTED = ("ignore", "reject", "clamp")
+RANK_ROUTER = "least_outstanding"
+"""vLLM's front end sends a request to the data-parallel rank with the fewest waiting and running, whatever a rank has
+cached (docs/serving/data_parallel_deployment.md, internal load balancing)."""
 SCALE_MODES = ("sessions", "compress")
 WORDS = {"router": ROUTERS, "prefix_caching_by": CACHING, "requested_output": REQUESTED, "scale_mode": SCALE_MODES}
 
@@ -63,6 +66,11 @@ class ReplayOptions:
     ttft_p95_s: float = 2.0
     """Objective of the sustainable rate."""
     tpot_p95_s: float = 0.05
+
+
+def usual_router(engine: Engine, between_replicas: str) -> str:
+    """Router in front of engines where nobody names one: `between_replicas`, and for data-parallel ranks vLLM's own."""
+    return between_replicas if engine.data_parallel_size == 1 else RANK_ROUTER
 
 
 def with_settings(

@@ -139,7 +139,7 @@ def _shared_out(
         out = shared_out_by_blocks(joined(timeline.parts(), timeline.at(slice(0, 0))), workload.labels)
         return (
             lambda rows, _part: SharedOut(out.prefill_token_s[rows], out.decode_token_s[rows]),
-            EXACT if replicas == 1 else LOWER_BOUND,
+            EXACT if replicas * replica.ranks == 1 else LOWER_BOUND,
         )
     if workload.has_cached_tokens:
         return lambda _rows, part: shared_out_at_most(part), LOWER_BOUND

@@ -32,7 +32,7 @@ EXPERT_ROUNDS = 32
 
 @dataclass(frozen=True)
 class Pace:
-    """SLO pace of a replica: what a prefill shares its steps with, and seconds per output token after the first.
+    """SLO pace of a rank: what a prefill shares its steps with, and seconds per output token after the first.
 
     Both are taken with the pool full, which is when capacity matters. So they depend on the replica alone: adding
     requests never makes the others leave earlier, and KV demand can only grow.
@@ -48,7 +48,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """B*: the largest batch that fits the KV on the observed lengths and meets the time per output token."""
+    """B*: the largest batch of a rank that fits the KV on the observed lengths and meets the time per output token."""
 
     batch_requests: int
     context_tokens: float
@@ -58,8 +58,8 @@ class PlannedBatch:
 
 def slo_pace(replica: Replica) -> Pace:
     """Pace of `replica` with a full pool and as many sequences as its engine and its time per output token allow."""
-    pool_tokens = float(replica.kv_capacity_tokens)
-    most = min(replica.max_num_seqs, replica.kv_capacity_tokens)
+    pool_tokens = float(replica.rank_capacity_tokens)
+    most = min(replica.max_num_seqs, replica.rank_capacity_tokens)
     batch = largest_within(lambda requests: pool_step_s(replica.step, requests, pool_tokens), most, replica.tpot_p95_s)
     full_s = pool_step_s(replica.step, batch, pool_tokens)
     chunk_tokens = max(1, replica.max_num_batched_tokens - batch)
@@ -84,7 +84,7 @@ def planned_batch(replica: Replica, lengths: Iterable[tuple[Reals, Reals]]) -> P
     batch = largest_batch(
         replica.step,
         context_tokens,
-        capacity_tokens=replica.kv_capacity_tokens,
+        capacity_tokens=replica.rank_capacity_tokens,
         max_requests=replica.max_num_seqs,
         tpot_s=replica.tpot_p95_s,
     )
@@ -102,7 +102,7 @@ def prefill_work_s(replica: Replica, pace: Pace, prompt_tokens: Reals, cached_to
     nobody = np.zeros(prompt_tokens.shape)
     context = (prompt_tokens + cached_tokens) / 2
     full_s = step_of(replica.step, chunk, nobody, nobody, context, largest=np.maximum)
-    work_s: Reals = (prompt_tokens - cached_tokens) / chunk * full_s
+    work_s: Reals = (prompt_tokens - cached_tokens) / chunk * full_s / replica.ranks
     return work_s
 
 
@@ -116,13 +116,13 @@ def decode_work_s(replica: Replica, prompt_tokens: Reals, output_tokens: Reals) 
     batch = _batches(replica, context)
     nobody = np.zeros(context.shape)
     price_s = step_of(replica.step, nobody, batch, context, nobody, largest=np.maximum) / batch
-    work_s: Reals = np.maximum(output_tokens - 1, 0) * price_s
+    work_s: Reals = np.maximum(output_tokens - 1, 0) * price_s / replica.ranks
     return work_s
 
 
 def _batches(replica: Replica, context: Reals) -> Reals:
     """Largest batch (≥ 1, not rounded) of requests of each context under KV, engine limit and time per output token."""
-    by_kv = replica.kv_capacity_tokens / context
+    by_kv = replica.rank_capacity_tokens / context
     largest: Reals = np.minimum(np.minimum(by_kv, _promised(replica, context)), float(replica.max_num_seqs))
     return np.maximum(largest, 1.0)
 

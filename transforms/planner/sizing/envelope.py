@@ -30,7 +30,7 @@ class Envelope:
     """Mean, at SLO pace."""
     safety_factor: float
     resident_per_replica: float
-    """Requests of mean length that fit the KV, at most max_num_seqs."""
+    """Requests of mean length that fit the KV, at most max_num_seqs of each rank."""
     instances: int
     token_rate_per_s: float
     """New prompt and output tokens of the busiest minute, a second."""
@@ -62,7 +62,8 @@ def envelope(timeline: AnyTimeline, replica: Replica, headroom_ratio: float) -> 
     sums = np.sum([_sums(part) for part in timeline.parts()], axis=0)
     response_us, mean_tokens, new_tokens = (float(mean) for mean in sums / timeline.rows)
     peak, response_s = _busiest_minute(timeline) / 60, response_us / 1e6
-    resident = min(float(replica.max_num_seqs), replica.kv_capacity_tokens / max(mean_tokens, 1.0))
+    seats = replica.max_num_seqs * replica.ranks
+    resident = min(float(seats), replica.kv_capacity_tokens / max(mean_tokens, 1.0))
     safety = 1 + headroom_ratio
     concurrency = arithmetic.concurrent_requests(peak, response_s)
     return Envelope(
@@ -72,7 +73,7 @@ def envelope(timeline: AnyTimeline, replica: Replica, headroom_ratio: float) -> 
         resident,
         max(1, arithmetic.instances(concurrency, safety, resident)),
         token_rate_per_s=peak * new_tokens,
-        anchor_tokens_per_s=replica.step.flop_per_s / replica.step.token_flop,
+        anchor_tokens_per_s=replica.ranks * replica.step.flop_per_s / replica.step.token_flop,
     )
 
 

@@ -1,10 +1,10 @@
 """Latency of R replicas by closed forms, until a replay says better: how long the queue, a prefill and a token take.
 
 One hour is looked at as steady traffic at the rate its requests saw (the 95 % quantile of the rate per minute, weighted
-by requests), shared evenly by R replicas. A step takes base + load, so decoding B = λ·O·τ requests gives
-τ = base / (1 − λ·work) for each roofline term, and the larger one holds. Prompts queue for the prefill share of full
-steps as in M/G/R (Erlang's C with the Allen–Cunneen correction); a request misses when its own prefill and its wait
-exceed the promise.
+by requests), shared evenly by R engines (replicas, or their data-parallel ranks). A step takes base + load, so decoding
+B = λ·O·τ requests gives τ = base / (1 − λ·work) for each roofline term, and the larger one holds. Prompts queue for the
+prefill share of full steps as in M/G/R (Erlang's C with the Allen–Cunneen correction); a request misses when its own
+prefill and its wait exceed the promise.
 """
 
 from __future__ import annotations
@@ -98,18 +98,19 @@ class Latency:
 
 def latency(traffic: Traffic, replica: Replica, replicas: int) -> Latency:
     """Latency of `traffic` shared by `replicas` replicas; infinite times where they do not keep up."""
-    rate_per_s = traffic.requests_per_s / replicas
+    engines = replicas * replica.ranks
+    rate_per_s = traffic.requests_per_s / engines
     token_s = _step_s(traffic, replica, rate_per_s)
     decoding = rate_per_s * traffic.output_mean_tokens * token_s
     swing = decoding + NORMAL_95 * math.sqrt(decoding) if math.isfinite(decoding) else math.inf
-    room = min(replica.max_num_seqs, replica.kv_capacity_tokens / max(traffic.context_mean_tokens, 1.0))
+    room = min(replica.max_num_seqs, replica.rank_capacity_tokens / max(traffic.context_mean_tokens, 1.0))
     if swing > max(room, 1.0):
         return Latency(math.inf, 1.0, math.inf, np.full(traffic.prompt_tokens.shape, math.inf))
     batch = Batch(max(replica.max_num_batched_tokens - decoding, 1.0), decoding, traffic.context_mean_tokens)
     own_s = prefill_of(
         replica.step, traffic.prompt_tokens, traffic.cached_tokens, batch, largest=np.maximum, ceiling=np.ceil
     )
-    wait_ratio, wait_mean_s = _queue(traffic, replica, replicas, batch)
+    wait_ratio, wait_mean_s = _queue(traffic, replica, engines, batch)
     return Latency(token_s, wait_ratio, wait_mean_s, own_s + token_s / 2)
 
 
@@ -157,7 +158,7 @@ def _allowed_late_ratio(traffic: Traffic) -> float | None:
 
 
 def _step_s(traffic: Traffic, replica: Replica, rate_per_s: float) -> float:
-    """Mean step at this rate per replica: base / (1 − λ·work), the larger of compute and memory; inf if unstable."""
+    """Mean step at this rate per engine: base / (1 − λ·work), the larger of compute and memory; inf if unstable."""
     step = replica.step
     outputs, context = traffic.output_mean_tokens, traffic.context_mean_tokens
     new = float((traffic.prompt_tokens - traffic.cached_tokens).mean())
@@ -186,7 +187,7 @@ def _loaded(base_s: float, load: float) -> float:
     return base_s / (1 - load) if load < 1 else math.inf
 
 
-def _queue(traffic: Traffic, replica: Replica, replicas: int, batch: Batch) -> tuple[float, float]:
+def _queue(traffic: Traffic, replica: Replica, engines: int, batch: Batch) -> tuple[float, float]:
     """Probability of a wait and its mean: M/G/R on the time a backlog's full steps take for each prompt."""
     new = traffic.prompt_tokens - traffic.cached_tokens
     context = float((traffic.prompt_tokens + traffic.cached_tokens).mean()) / 2
@@ -194,12 +195,12 @@ def _queue(traffic: Traffic, replica: Replica, replicas: int, batch: Batch) -> t
     service_s = new / batch.chunk_tokens * full_s
     mean_s = float(service_s.mean())
     offered = traffic.requests_per_s * mean_s
-    if offered >= replicas:
+    if offered >= engines:
         return 1.0, math.inf
     if offered == 0:
         return 0.0, 0.0
     spread = float(service_s.var()) / mean_s**2
-    return _erlang_c(replicas, offered), mean_s / (replicas - offered) * (1 + spread) / 2
+    return _erlang_c(engines, offered), mean_s / (engines - offered) * (1 + spread) / 2
 
 
 def _erlang_c(servers: int, offered: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Reals = NDArray[np.float64]
 
-MOST_REPLICAS = 4096
+MOST_ENGINES = 4096
 """More engines than that are not replayed side by side."""
 
 
@@ -67,7 +67,7 @@ class Replays:
     def result(self, stretch: Stretch, replicas: int) -> tuple[ReplayResult, NDArray[np.int64]]:
         """Replay of one stretch, and the window each of its requests counts in (−1: none)."""
         part, rows = self.part(stretch)
-        settings = replace(self.week.settings, replicas=replicas)
+        settings = self.week.settings.on_replicas(replicas)
         return replay(part.columns, settings, self.week.costs), self.week.window[rows]
 
     def part(self, stretch: Stretch) -> tuple[ReplayTrace, NDArray[np.int64]]:
@@ -127,8 +127,9 @@ def fewest_replicas(replays: Replays, guess: int) -> int | None:
 
 
 def most_replicas(week: ReplayWeek, guess: int = 1) -> int:
-    """Replicas with which each request of `week` has one to itself, as far as one can replay."""
-    return min(MOST_REPLICAS, max(guess, concurrent_requests(week) + 1))
+    """Replicas with which each request of `week` has an engine to itself, as far as one can replay."""
+    ranks = week.replica.ranks
+    return min(max(1, MOST_ENGINES // ranks), max(guess, -(-(concurrent_requests(week) + 1) // ranks)))
 
 
 def _between(is_kept: Callable[[int], bool], low: int, high: int) -> int:

@@ -20,15 +20,18 @@ from transforms.planner.sizing.plan_notes import batch_notes, plan_notes
 from transforms.planner.sizing.plan_replicas import replica_rows
 from transforms.planner.sizing.plan_tables import TODAY, WEEKS_TABLES, empty_plan_table, plan_frame, plan_rows
 from transforms.planner.sizing.rate_curve import rate_curve
-from transforms.planner.sizing.replay_week import ROUTER
+from transforms.planner.sizing.replay_week import router_of
 from transforms.planner.sizing.replica_capacity import oversubscribed
 from transforms.planner.steps.batch_curve import batch_curve
 from transforms.planner.tool_waits.policy_rows import policy_rows
 from transforms.workload import week_start
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from transforms.planner.sizing.demands_of_week import WeekDemands
     from transforms.planner.sizing.plan_replicas import Site
+    from transforms.planner.sizing.replica import Replica
     from transforms.planner.steps.step_calibration import Calibration
     from transforms.workload import Workload
 
@@ -173,8 +176,7 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
         ("step_time_error_ratio", f"{calibration.tpot_error_ratio:.3g}", "ratio", fitted, apart),
         ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
-    if found.latency.replay is not None:
-        rows.append(("router", ROUTER, "", ASSUMED, "the log does not say which router it came through"))
+    rows += _dispatch(found, site.replica)
     if site.replica.gpus > 1:
         rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
     if site.price is not None:
@@ -184,3 +186,14 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
     rows += [(key, f"{value:g}", "", ASSUMED, "default of the engine") for key, value in site.assumed_engine]
     names = ("name", "value_text", "unit", "provenance", "source_text")
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _dispatch(found: WeekDemands, replica: Replica) -> Iterator[tuple[str, str, str, str, str]]:
+    """How requests get to engines and what a rank waits for, as rows of `_assumptions`: no log says either."""
+    if found.latency.replay is not None:
+        unseen = "the log does not say which router it came through"
+        own = "vLLM's front end picks a data-parallel rank by what waits and runs there, not by what it has cached"
+        yield "router", router_of(replica), "", ASSUMED, unseen if replica.ranks == 1 else own
+    if replica.ranks > 1 and replica.step.experts_per_token:
+        waits = "a step of experts is taken to wait for as many tokens of each other data-parallel rank"
+        yield "rank_load", "equal", "", ASSUMED, waits

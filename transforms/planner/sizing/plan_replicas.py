@@ -183,7 +183,7 @@ def _memory(found: WeekDemands, site: Site) -> dict[str, Any]:
         "residency_max_bytes": found.kv_instant_bytes,
         "kv_capacity_bytes": site.replica.kv_capacity_bytes,
         "is_censored": found.is_censored,
-        "planned_batch_requests": found.batch.batch_requests if found.batch else None,
+        "planned_batch_requests": site.replica.ranks * found.batch.batch_requests if found.batch else None,
         "step_s": found.batch.step_s if found.batch else None,
         "compute_gpu_s_per_s": found.compute.value * site.replica.gpus,
     }

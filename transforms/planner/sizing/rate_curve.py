@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def _point(found: LatencyReplay, replicas: int, factor: float, seed: int) -> dic
     again = scaled_if_any(part, factor, seed)
     if again is None:
         return None
-    result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
+    result = replay(again.columns, week.settings.on_replicas(replicas), week.costs)
     window_s = week.replica.window_s
     start_s = week.arrived_s[taken[0]] - part.columns.arrived_s[0]
     is_inside = np.floor((again.columns.arrived_s + start_s) / window_s) == found.window

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from transforms.planner.replay.replay_options import ReplayOptions
+from transforms.planner.replay.replay_options import ReplayOptions, usual_router
 from transforms.planner.replay.replay_settings import replay_settings
 from transforms.planner.replay.replay_trace import replay_trace
-from transforms.planner.replay.replay_types import Caching, pool_of
+from transforms.planner.replay.replay_types import Caching
 from transforms.planner.replay.step_costs import step_costs
 from transforms.planner.sizing.window_survey import (
     LONGEST_WARM_UP_S,
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 ROUTER = "prefix_affinity"
 """Who answers keeps the context: a turn goes where most of it is cached unless that replica is far behind; without
-anything cached, to the least outstanding. The log does not say which router it came through."""
+anything cached, to the least outstanding. The log does not say which router it came through. Data-parallel ranks have a
+router of their own (`usual_router`)."""
 
 WHOLE_REQUESTS = 2_000_000
 """Weeks of more requests are judged by the windows that decide alone, and only those are read as requests."""
@@ -113,7 +114,7 @@ def replay_week(
     trace = replay_trace(rows, f"deployment '{workload.deployment_id}'", seed)
     columns = trace.columns
     prompt, output = columns.prompt_tokens.astype(np.float64), columns.output_tokens.astype(np.float64)
-    options = ReplayOptions(router=ROUTER, requested_output="ignore", failure_ends_session=False, seed=seed)
+    options = ReplayOptions(router=router_of(replica), requested_output="ignore", failure_ends_session=False, seed=seed)
     settings = engine_settings(replica, trace, options)
     first = rows["arrived_at"].dt.epoch("us")[0] - micros(week_start(workload.week))
     if survey is None:
@@ -156,8 +157,13 @@ def _window(trace: ReplayTrace, start_s: float, window_s: int) -> Wholes:
     return np.maximum(number, -1)
 
 
+def router_of(replica: Replica) -> str:
+    """Router that a plan takes the engines of `replica`s to stand behind."""
+    return usual_router(replica.engine, ROUTER)
+
+
 def replica_costs(replica: Replica) -> StepCosts:
-    """What a step of `replica` costs in a replay."""
+    """What a step of one rank of `replica` costs in a replay."""
     mixed_s = replica.step.context_memory_s * replica.mixed_context_factor
     return step_costs(replica.step)._replace(mixed_context_s=mixed_s)
 
@@ -170,10 +176,8 @@ def engine_settings(replica: Replica, trace: ReplayTrace, options: ReplayOptions
         max_num_batched_tokens=replica.max_num_batched_tokens,
         enable_prefix_caching=replica.has_prefix_caching,
         speculative_tokens=replica.step.speculative_tokens,
-        data_parallel_size=1,  # its step model has the ranks' batches together
     )
-    pool = replica.pool or pool_of(replica.groups, replica.kv_capacity_bytes)
-    return replay_settings(engine, options, pool, replica.max_model_len_tokens, trace)
+    return replay_settings(engine, options, replica.rank_pool, replica.max_model_len_tokens, trace)
 
 
 def stretches(week: ReplayWeek, windows: list[int]) -> list[Stretch]:

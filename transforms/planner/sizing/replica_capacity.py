@@ -41,7 +41,7 @@ def resident_requests(timeline: AnyTimeline, replica: Replica) -> int | None:
         held = (part.cached_tokens + part.prompt_tokens) / 2 * prefill_s
         held_token_s += float((held + (part.prompt_tokens + part.output_tokens / 2) * decode_s).sum())
     mean_tokens = held_token_s / span_s if span_s > 0 else 0.0
-    return int(replica.kv_capacity_tokens / mean_tokens) if mean_tokens > 0 else None
+    return replica.ranks * int(replica.rank_capacity_tokens / mean_tokens) if mean_tokens > 0 else None
 
 
 def sustained(found: LatencyReplay, count: int, seed: int) -> dict[str, float | None]:
@@ -55,7 +55,7 @@ def sustained(found: LatencyReplay, count: int, seed: int) -> dict[str, float | 
         return {}
     promised = ReplayOptions(ttft_p95_s=week.replica.ttft_p95_s, tpot_p95_s=week.replica.tpot_p95_s, seed=seed)
     try:
-        rate = sustainable_rate(share, replace(week.settings, replicas=1), week.costs, promised)
+        rate = sustainable_rate(share, week.settings.on_replicas(1), week.costs, promised)
     except InputError:
         return {}
     ends = ("low_requests_per_s", "high_requests_per_s")
@@ -69,7 +69,7 @@ def first_missed_factor(found: LatencyReplay, replicas: int, seed: int) -> float
         week, again = found.replays.week, scaled_if_any(hardest, factor, seed)
         if again is None:
             return True
-        result = replay(again.columns, replace(week.settings, replicas=replicas), week.costs)
+        result = replay(again.columns, week.settings.on_replicas(replicas), week.costs)
         return _attained(result, found) >= ATTAINED_RATIO
 
     hardest, _rows = found.hardest
@@ -101,8 +101,9 @@ def oversubscribed(curve: pl.DataFrame, found: LatencyReplay, count: int, seed: 
 
 
 def _burst(share: ReplayTrace, found: LatencyReplay, batch: int) -> dict[str, Any]:
-    settings = replace(found.replays.week.settings, replicas=1, max_num_seqs=batch)
-    settings = replace(settings, max_num_batched_tokens=max(settings.max_num_batched_tokens, batch))
+    settings = found.replays.week.settings.on_replicas(1)
+    budget = max(settings.max_num_batched_tokens, batch)
+    settings = replace(settings, max_num_seqs=batch, max_num_batched_tokens=budget)
     result = replay(share.columns, settings, found.replays.week.costs)
     return {
         "burst_miss_ratio": 1 - _attained(result, found),

@@ -19,6 +19,8 @@ POINTS_PER_DOUBLING = 8
 def batch_curve(replica: Replica, context_tokens: float, prompt_tokens: float) -> pl.DataFrame:
     """Batch curve over 1 … 2 × max_num_seqs for requests of these mean lengths, columns of plan_batch_curve.
 
+    Of one engine: of the replica, or of each of its data-parallel ranks while the others carry as much.
+
     The turning point is the largest batch at which one more sequence still raises throughput by at least the share it
     raises the time per token; the recommended batch is the largest that fits the KV and keeps both objectives.
     """
@@ -27,7 +29,7 @@ def batch_curve(replica: Replica, context_tokens: float, prompt_tokens: float) -
     tpot_s = np.array([step_s(replica.step, 0.0, int(batch), context_tokens) for batch in batches])
     rate = batches / tpot_s
     ttft_s = np.array([_ttft_s(replica, int(batch), context_tokens, prompt_tokens) for batch in batches])
-    is_kv_ok = batches * context_tokens <= replica.kv_capacity_tokens
+    is_kv_ok = batches * context_tokens <= replica.rank_capacity_tokens
     is_slo_ok = (tpot_s <= replica.tpot_p95_s) & (ttft_s <= replica.ttft_p95_s)
     turning = _turning_point(rate, tpot_s)
     recommended = int(batches[:-1][(is_kv_ok & is_slo_ok)[:-1]].max(initial=0))

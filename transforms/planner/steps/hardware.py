@@ -1,4 +1,4 @@
-"""A replica's step-time model from the model's shape, the GPU's data sheet and a calibration of the engine on it."""
+"""An engine's step-time model from the model's shape, the GPU's data sheet and a calibration of the engine on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CatalogError
 from transforms.planner.steps.step_calibration import Calibration, calibrated
+from transforms.planner.steps.step_time import of_rank
 from transforms.planner.steps.step_work import Layout, step_work
 
 if TYPE_CHECKING:
@@ -35,16 +36,17 @@ def engine_work(config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine)
 def step_model(
     config: Mapping[str, Any], where: str, gpu: Gpu, engine: Engine, calibration: Calibration = ASSUMED
 ) -> StepModel:
-    """Step-time model of one replica of the model in a decoded config.json under tensor parallelism.
+    """Step-time model of one engine of the model in a decoded config.json: of a replica, or of each of its data ranks.
 
-    CatalogError for pipeline or data parallelism, and where the GPU's entry lacks a peak or a link it needs.
+    CatalogError for pipeline parallelism, and where the GPU's entry lacks a peak or a link it needs.
     """
-    for key in ("pipeline_parallel_size", "data_parallel_size"):
-        size = getattr(engine, key)
-        if size != 1:
-            raise CatalogError(
-                f"{where}: a plan's step times are for tensor parallelism only, not for {key} = {size}; "
-                "set it to 1 (kvledger kv still counts its memory, kvledger predict its benchmark)"
-            )
+    stages = engine.pipeline_parallel_size
+    if stages != 1:
+        raise CatalogError(
+            f"{where}: a plan's step times are for tensor, data and expert parallelism, not for "
+            f"pipeline_parallel_size = {stages}; set it to 1 (kvledger kv still counts its memory, kvledger predict "
+            "its benchmark)"
+        )
     work = engine_work(config, where, gpu, engine)
-    return calibrated(work, calibration.parameters, calibration.provenance, engine.speculative_tokens)
+    together = calibrated(work, calibration.parameters, calibration.provenance, engine.speculative_tokens)
+    return of_rank(together, engine.data_parallel_size)

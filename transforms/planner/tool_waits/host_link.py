@@ -33,19 +33,19 @@ class Copies:
     """Of all links together."""
 
 
-def copies_of(waits: ToolWaits, pool: Pool, replicas: int) -> Copies | None:
-    """Copies out and back of every wait over one link a replica, first come first served; None without a link.
+def copies_of(waits: ToolWaits, pool: Pool, engines: int) -> Copies | None:
+    """Copies out and back of every wait over one link an engine, first come first served; None without a link.
 
-    Which replica a session is on the log does not say: sessions are dealt out in turn.
+    Which engine a session is on the log does not say: sessions are dealt out in turn.
     """
     if pool.host_s_per_unit <= 0 or not len(waits.tokens):
         return None
     copy_s = _units(pool, np.maximum(waits.tokens - 1, 0)) * pool.host_s_per_unit
     session = waits.labels["session_id"].rank("dense").fill_null(0).to_numpy().astype(np.int64)
     asked_s = np.concatenate([waits.start_us, waits.end_us]) / SECOND_US
-    both_s, link = np.tile(copy_s, 2), np.tile(session % replicas, 2)
+    both_s, link = np.tile(copy_s, 2), np.tile(session % engines, 2)
     taken_s = np.zeros(len(asked_s))
-    for one in range(replicas):
+    for one in range(engines):
         own = np.flatnonzero(link == one)
         order = own[np.argsort(asked_s[own], kind="stable")]
         taken_s[order] = finished_s(asked_s[order], both_s[order]) - asked_s[order]

@@ -43,7 +43,8 @@ def policy_rows(workload: Workload, found: WeekDemands, site: Site) -> list[dict
     ttls_s = {LRU: 0.0, KEEP: math.inf} | ({TTL: best_s} if 0 < best_s < math.inf else {})
     costs = {name: _cost(gaps, name, ttl_s, full_ratio, site) for name, ttl_s in ttls_s.items()}
     costs[DROP] = _cost(gaps_of(site.replica, wait_s, waits.tokens), DROP, 0.0, full_ratio, site)
-    copies = None if site.replica.pool is None else copies_of(waits, site.replica.pool, site.now_replicas)
+    engines = site.now_replicas * site.replica.ranks
+    copies = None if site.replica.pool is None else copies_of(waits, site.replica.pool, engines)
     notes = {}
     if copies is not None:
         costs[OFFLOAD] = _offload_cost(gaps, copies, full_ratio, site)
@@ -114,7 +115,7 @@ def _offload_cost(gaps: Gaps, copies: Copies, full_ratio: float, site: Site) -> 
 def _offload_note(copies: Copies, found: WeekDemands, site: Site) -> str:
     """What offloading asks of turns, link and host."""
     late_s = float(np.quantile(copies.delay_s, LATE_QUANTILE))
-    busy_ratio = copies.busy_s / (site.now_replicas * max(site.covered_s, 1.0))
+    busy_ratio = copies.busy_s / (site.now_replicas * site.replica.ranks * max(site.covered_s, 1.0))
     host_bytes = float(found.tool_waits.block_bytes.max()) / site.now_replicas
     return (
         f"turns come up to {late_s:.2g} s later (p95), the link to the host is busy {100 * busy_ratio:.2g} % of the "

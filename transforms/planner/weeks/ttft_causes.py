@@ -14,7 +14,7 @@ import numpy as np
 
 from transforms.planner.provenance import MODELLED, weakest
 from transforms.planner.replay.engine import replay
-from transforms.planner.replay.replay_types import NO_LIMIT, Router, Settings, TraceColumns, pool_of
+from transforms.planner.replay.replay_types import NO_LIMIT, Router, Settings, TraceColumns
 from transforms.planner.replay.step_costs import step_costs
 from transforms.planner.residency.occupancy import HOUR_S
 from transforms.planner.weeks.week_taken import LEAD_S, P95, Hour, Marks
@@ -111,8 +111,8 @@ def _moved(own: Marks, other: Marks) -> Marks:
 
 
 def _replayed(hour: Hour, replica: Replica, replicas: int, pools: int) -> ReplayResult:
-    """The hour on a fleet whose replicas have `pools` times their KV pool."""
-    pool = replica.pool or pool_of(replica.groups, replica.kv_capacity_bytes)
+    """The hour on a fleet whose engines have `pools` times their KV pool."""
+    pool = replica.rank_pool
     limit = NO_LIMIT if replica.max_model_len_tokens is None else replica.max_model_len_tokens
     prompt = np.maximum(np.rint(hour.marks.prompt * (1 - hour.marks.cached_ratio)), 1).astype(np.int32)
     trace = TraceColumns(
@@ -125,7 +125,7 @@ def _replayed(hour: Hour, replica: Replica, replicas: int, pools: int) -> Replay
         max_num_seqs=replica.max_num_seqs,
         max_num_batched_tokens=replica.max_num_batched_tokens,
         max_model_len=limit,
-        replicas=replicas,
+        replicas=replicas * replica.ranks,
         router=Router.LEAST_OUTSTANDING,
     )
     return replay(trace, settings, step_costs(replica.step))

@@ -69,7 +69,8 @@ def fixed_fleet(settings: Settings, now_replicas: int) -> Settings | None:
     """
     if settings.autoscaling is None:
         return None
-    return replace(settings, autoscaling=None, replicas=now_replicas or settings.replicas)
+    fixed = replace(settings, autoscaling=None)
+    return fixed.on_replicas(now_replicas) if now_replicas else fixed
 
 
 def fixed_fleet_figures(
@@ -77,7 +78,7 @@ def fixed_fleet_figures(
 ) -> dict[str, Any]:
     """Columns of plan_scenarios on the fixed fleet of `settings`: GPU·s of all its replicas, requests it misses."""
     return {
-        "fixed_fleet_replicas": settings.replicas,
+        "fixed_fleet_replicas": settings.replicas // settings.ranks,
         "fixed_fleet_gpu_s": result.paid_replica_s * gpus,
         "fixed_fleet_missed_requests": missed_requests(result, options, refused_requests),
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from transforms.errors import ConfigError, nearest
 from transforms.fleet import Deployment, Engine, Planning, Slo
 from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, Limit
-from transforms.planner.replay.replay_options import ReplayOptions, check_options
+from transforms.planner.replay.replay_options import ReplayOptions, check_options, usual_router
 from transforms.planner.whatif.context_limit import REJECTED_TURNS, REQUESTED
 from transforms.setting_values import as_kind, read_setting
 
@@ -153,7 +153,7 @@ def changed(deployment: Deployment, planning: Planning, settings: Mapping[str, A
     )
     usual = ReplayOptions(
         replicas=max(1, laid.replicas),
-        router=DEFAULT_ROUTER,
+        router=usual_router(laid.engine, DEFAULT_ROUTER),
         requested_output="ignore",  # the limits have been applied before the replay sees the traffic
         ttft_p95_s=laid.slo.ttft_p95_s,
         tpot_p95_s=laid.slo.tpot_p95_s,
