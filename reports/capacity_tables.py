@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from reports.blocks import Column, Table, table
-from reports.marts import rows
+from reports.marts import engine_word, rows
 from reports.printed import figure, percent, seconds, whole, yes_no
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def batches(marts: Marts, deployment_id: str) -> Table:
     named = pl.any_horizontal(
         "is_recommended", "is_today", "is_turning_point", pl.col("burst_miss_ratio").is_not_null()
     )
+    engine = engine_word(marts, deployment_id)
+    whose = "" if engine == "replica" else f"Of one {engine}. "
     return table("Batch sizes (max_num_seqs)", frame.filter(named), [
         Column("batch_requests", "Batch", whole),
         Column("throughput_tokens_per_s", "Tokens/s", whole),
@@ -49,8 +51,8 @@ def batches(marts: Marts, deployment_id: str) -> Table:
         Column("burst_miss_ratio", "Misses in a burst", percent),
         Column("burst_preempted_requests", "Preempted in it", whole),
     ], "mart_batch_curve",
-        note="Burst: twice a replica's share of the hardest hour, replayed with max_num_seqs at that batch. 2B/(B+1) "
-        "is a rule of thumb that never exceeds 2. Turning point: the last batch that gains as much throughput as it "
-        "costs in TPOT.",
+        note=f"{whose}Burst: twice a replica's share of the hardest hour, replayed with max_num_seqs at that batch. "
+        "2B/(B+1) is a rule of thumb that never exceeds 2. Turning point: the last batch that gains as much throughput "
+        "as it costs in TPOT.",
         empty="Nothing decodes this week.",
     )  # fmt: skip

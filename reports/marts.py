@@ -34,3 +34,9 @@ def only(marts: Marts, table: str, **equal: str | None) -> Mapping[str, Any]:
     """The first row of `table` under `equal` as a mapping; every column None where there is no such row."""
     frame = rows(marts, table, **equal)
     return frame.row(0, named=True) if frame.height else dict.fromkeys(frame.columns)
+
+
+def engine_word(marts: Marts, deployment_id: str) -> str:
+    """What one engine of a deployment is: a replica, or one of its data-parallel ranks."""
+    ranks = only(marts, "dim_deployments", deployment_id=deployment_id)["data_parallel_size"]
+    return "data-parallel rank" if (ranks or 1) > 1 else "replica"

@@ -136,11 +136,14 @@ def _kind(action: str | None) -> str:
 
 
 def _what(deployment: Mapping[str, Any]) -> tuple[str, ...]:
-    """Model, and GPUs of a replica."""
+    """Model, GPUs of a replica, and how several data-parallel ranks share them."""
     if not deployment["model_id"]:
         return ("not in the fleet file",)
     model = str(deployment["model_id"]).rsplit("/", 1)[-1]
-    return shortened(model), f"{whole(deployment['gpus_per_replica_gpus'])} × {deployment['gpu_id']} a replica"
+    gpus = f"{whole(deployment['gpus_per_replica_gpus'])} × {deployment['gpu_id']} a replica"
+    if (deployment["data_parallel_size"] or 1) > 1:
+        gpus += f" (TP {deployment['tensor_parallel_size']}, DP {deployment['data_parallel_size']})"
+    return shortened(model), gpus
 
 
 def _ends(decision: Mapping[str, Any]) -> str:

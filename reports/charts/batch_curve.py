@@ -11,7 +11,7 @@ import polars as pl
 
 from reports.blocks import Chart
 from reports.charts.grammar import AnyChart, amount_axis, base, labelled, layered, spec
-from reports.marts import Marts, rows
+from reports.marts import Marts, engine_word, rows
 from reports.printed import ms_column
 from reports.theme import colour
 
@@ -59,7 +59,7 @@ class Curve(NamedTuple):
 CURVES = {
     DECODE: Curve(
         "tokens/s",
-        "Decode: tokens per second of one replica, by batch",
+        "Decode: tokens per second of one {engine}, by batch",
         "KV limit: the largest batch of the observed lengths that fits the cache; grey dots are beyond it.",
     ),
     "tpot": Curve(
@@ -86,17 +86,20 @@ def batch_charts(marts: Marts, deployment_id: str, chart_id: str) -> tuple[Chart
     named = tuple((words, _share(data, at[words]) > PLACES[words][0]) for words in MARKS.values() if words in special)
     first = {name: data[name][0] for name in LIMITS if data[name][0] is not None}
     limits = tuple((name, _share(data, value) > HALF) for name, value in first.items())
+    engine = engine_word(marts, deployment_id)
+    titles = {field: curve.title.format(engine=engine) for field, curve in CURVES.items()}
     return tuple(
         Chart(
             f"{chart_id}-{field}",
-            curve.title,
+            titles[field],
             curve.note,
-            f"{deployment_id}: {curve.title[0].lower()}{curve.title[1:]}",
+            f"{deployment_id}: {titles[field][0].lower()}{titles[field][1:]}",
             labelled("mart_batch_curve", frame),
             _spec(
                 field,
                 named if field != PREFILL else (),
                 limits,
+                engine,
                 has_slo=bool(curve.slo) and data[curve.slo][0] is not None,
             ),
             data,
@@ -128,16 +131,16 @@ def _named(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _batch_axis(field: str = "batch") -> alt.X:
+def _batch_axis(engine: str, field: str = "batch") -> alt.X:
     return (
         alt.X(field, type="quantitative").scale(type="log", base=2, nice=False).axis(tickCount=8, format="~s")
-    ).title("requests decoding at once in a replica")
+    ).title(f"requests decoding at once in a {engine}")
 
 
 @cache
-def _spec(field: str, named: Placed, limits: Placed, *, has_slo: bool) -> dict[str, Any]:
+def _spec(field: str, named: Placed, limits: Placed, engine: str, *, has_slo: bool) -> dict[str, Any]:
     """The curve of `field`, the points in `named` ringed, and `limits` as upright lines with their names."""
-    curve = CURVES[field]
+    curve, batch = CURVES[field], _batch_axis(engine)
     amount = amount_axis(field, curve.unit, up_px=UNIT_UP_PX, zero=True)
     fits = alt.Color("fits", type="nominal").scale(domain=["yes", "no"], range=[colour("decode"), colour("before")])
     shown = [
@@ -147,34 +150,34 @@ def _spec(field: str, named: Placed, limits: Placed, *, has_slo: bool) -> dict[s
         alt.Tooltip("ttft:Q", title="TTFT, no queue (ms)", format=",.1f"),
         alt.Tooltip("fits:N", title="fits KV"),
     ]
-    line = base().mark_line(color=colour("before"), strokeWidth=1).encode(x=_batch_axis(), y=amount)
+    line = base().mark_line(color=colour("before"), strokeWidth=1).encode(x=batch, y=amount)
     dots = base().mark_point(filled=True, opacity=1, size=30).encode(
-        x=_batch_axis(), y=amount, color=fits.legend(None), tooltip=shown
+        x=batch, y=amount, color=fits.legend(None), tooltip=shown
     )  # fmt: skip
-    under = _uprights(limits)
+    under = _uprights(limits, engine)
     if has_slo:
         limit = base().mark_line(strokeDash=[6, 4], strokeWidth=1.6, color=colour("limit"))
-        under.append(limit.encode(x=_batch_axis(), y=alt.Y(curve.slo, type="quantitative")))
+        under.append(limit.encode(x=batch, y=alt.Y(curve.slo, type="quantitative")))
     layers = [*under, line, dots]
     for words, is_left in named:
         special = base().transform_filter(f"indexof(datum.named, '{words}') === 0")
         ring = special.mark_point(filled=False, size=160, strokeWidth=1.5, color=colour("ink"))
-        layers.append(ring.encode(x=_batch_axis(), y=amount))
+        layers.append(ring.encode(x=batch, y=amount))
         label = special.mark_text(**_beside(is_left=is_left, px=8), dy=PLACES[words][1])
-        layers.append(label.encode(x=_batch_axis(), y=amount, text="named:N"))
+        layers.append(label.encode(x=batch, y=amount, text="named:N"))
     return spec(layered(*layers), HEIGHT_PX)
 
 
-def _uprights(limits: Placed) -> list[AnyChart]:
+def _uprights(limits: Placed, engine: str) -> list[AnyChart]:
     """A line for each of `limits`, from the first row of the data, its name above the plot."""
     drawn: list[AnyChart] = []
     first = base().transform_filter("datum.batch === 1")
     for name, is_left in limits:
         words, up_px = LIMITS[name]
         rule = first.mark_rule(strokeWidth=1.2, color=colour("quiet"))
-        drawn.append(rule.encode(x=_batch_axis(name), y=alt.value(-up_px - 5), y2=alt.value(HEIGHT_PX)))
+        drawn.append(rule.encode(x=_batch_axis(engine, name), y=alt.value(-up_px - 5), y2=alt.value(HEIGHT_PX)))
         label = first.mark_text(**_beside(is_left=is_left, px=4), color=colour("quiet"))
-        drawn.append(label.encode(x=_batch_axis(name), y=alt.value(-up_px), text=alt.value(words)))
+        drawn.append(label.encode(x=_batch_axis(engine, name), y=alt.value(-up_px), text=alt.value(words)))
     return drawn
 
 

@@ -144,9 +144,12 @@ def test_ranks_are_chosen_by_load_and_what_their_steps_wait_for_is_assumed() -> 
     assert week.settings.on_replicas(3).replicas == 3 * RANKS
     assert week.settings.pool.units * RANKS == ranks.kv_capacity_bytes
     experts = dataclasses.replace(SLOW.step, experts=64.0, experts_per_token=4.0, expert_bytes=1e10, expert_s=0.004)
-    tables = plan(traffic(250), fleet(dataclasses.replace(SLOW, step=experts), RANKS, 4))
-    assumed = dict(tables["plan_assumptions"].select("name", "value_text").iter_rows())
-    assert (assumed["router"], assumed["rank_load"]) == ("least_outstanding", "equal")
+    sites = [fleet(one, RANKS, RANKS) for one in (SLOW, dataclasses.replace(SLOW, step=experts))]
+    dense, mixed = (
+        dict(plan(traffic(250), where)["plan_assumptions"].select("name", "value_text").iter_rows()) for where in sites
+    )
+    assert (mixed["router"], mixed["rank_load"]) == ("least_outstanding", "equal")
+    assert "rank_load" not in dense
 
 
 def test_one_request_is_prefilled_by_one_rank() -> None:
