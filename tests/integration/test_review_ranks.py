@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -34,7 +35,8 @@ max_num_batched_tokens = 2048
 def kvledger(home: Path, *words: str) -> Any:
     """The JSON that the command prints."""
     command = [sys.executable, "-m", "flows.cli", *words, "--json"]
-    done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=300, check=False)
+    alone = os.environ | {"KVLEDGER_WORKERS": "1"}
+    done = subprocess.run(command, cwd=home, env=alone, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

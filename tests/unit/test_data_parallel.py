@@ -55,7 +55,7 @@ def fleet(one: Replica, ranks: int, engines: int, spare: int = 0) -> Site:
     return site(of_ranks(one, ranks), now_replicas=engines // ranks, terms=terms)
 
 
-def traffic(requests: int = 3000, prompt: float = 7.5) -> Workload:
+def traffic(requests: int, prompt: float = 7.5) -> Workload:
     """A Poisson hour of lognormal lengths, and some tool waits."""
     random = np.random.default_rng(5)
     rows = [
@@ -79,7 +79,7 @@ def plan(work: Workload, where: Site) -> dict[str, pl.DataFrame]:
 def test_a_dense_replica_of_ranks_plans_as_so_many_of_one(tokens: int, ttft_s: float, binds: str) -> None:
     held = {"kv_capacity_tokens": tokens, "kv_capacity_bytes": tokens * TOKEN_BYTES}
     one = dataclasses.replace(SLOW, **held, ttft_p95_s=ttft_s)
-    work = traffic()
+    work = traffic(3000 if binds == "latency" else 1500)
     apart, together = plan(work, fleet(one, 1, 8)), plan(work, fleet(one, RANKS, 8))
     for name in SAME_BUT_COUNTS:
         assert_frame_equal(apart[name], together[name], check_exact=True)
@@ -144,12 +144,14 @@ def test_ranks_are_chosen_by_load_and_what_their_steps_wait_for_is_assumed() -> 
     assert week.settings.on_replicas(3).replicas == 3 * RANKS
     assert week.settings.pool.units * RANKS == ranks.kv_capacity_bytes
     experts = dataclasses.replace(SLOW.step, experts=64.0, experts_per_token=4.0, expert_bytes=1e10, expert_s=0.004)
-    sites = [fleet(one, RANKS, RANKS) for one in (SLOW, dataclasses.replace(SLOW, step=experts))]
-    dense, mixed = (
-        dict(plan(traffic(250), where)["plan_assumptions"].select("name", "value_text").iter_rows()) for where in sites
-    )
-    assert (mixed["router"], mixed["rank_load"]) == ("least_outstanding", "equal")
-    assert "rank_load" not in dense
+    dense, mixed = (fleet(one, RANKS, RANKS) for one in (SLOW, dataclasses.replace(SLOW, step=experts)))
+    spread = dataclasses.replace(mixed, terms=dataclasses.replace(mixed.terms, gpus_per_node=2))
+    found = [
+        dict(plan(traffic(100), where)["plan_assumptions"].select("name", "value_text").iter_rows())
+        for where in (dense, mixed, spread)
+    ]
+    assert [one.get("rank_load") for one in found] == [None, "equal", "equal"]
+    assert [one.get("node_link") for one in found] == [None, None, "as inside a node"]
 
 
 def test_one_request_is_prefilled_by_one_rank() -> None:

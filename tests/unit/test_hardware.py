@@ -92,8 +92,12 @@ def test_a_gpu_without_a_link_cannot_be_split_over() -> None:
     alone = dataclasses.replace(CATALOG.gpu("H100-SXM-80GB"), link_bytes_per_s=None)
     config = CATALOG.model(LLAMA_8B).config
     built(config, alone)
-    with pytest.raises(CatalogError, match=r"no \[link\]"):
-        built(config, alone, tensor_parallel_size=2)
+    with pytest.raises(CatalogError, match=r"no \[link\][^\n]+; tensor_parallel_size 2, data_parallel_size 4 needs it"):
+        built(config, alone, tensor_parallel_size=2, data_parallel_size=4)
+    assert built(config, alone, data_parallel_size=4) == built(config, alone)  # dense ranks share nothing
+    mixture = CATALOG.model("openai/gpt-oss-120b").config
+    with pytest.raises(CatalogError, match="; data_parallel_size 4 needs it"):
+        built(mixture, alone, data_parallel_size=4)
 
 
 def test_quantised_weights_compute_in_their_own_dtype_where_the_gpu_can() -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from transforms.planner.sizing.demands_of_week import WeekDemands
     from transforms.planner.sizing.plan_replicas import Site
-    from transforms.planner.sizing.replica import Replica
     from transforms.planner.steps.step_calibration import Calibration
     from transforms.workload import Workload
 
@@ -176,7 +175,7 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
         ("step_time_error_ratio", f"{calibration.tpot_error_ratio:.3g}", "ratio", fitted, apart),
         ("slo_pace_s", f"{found.pace.token_s:.4g}", "s", weakest(MODELLED, fitted), full_pool),
     ]
-    rows += _dispatch(found, site.replica)
+    rows += _dispatch(found, site)
     if site.replica.gpus > 1:
         rows.append(("link_efficiency_ratio", f"{parameters.link_ratio:.3g}", "ratio", fitted, source))
     if site.price is not None:
@@ -188,12 +187,17 @@ def _assumptions(found: WeekDemands, site: Site, calibration: Calibration) -> li
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _dispatch(found: WeekDemands, replica: Replica) -> Iterator[tuple[str, str, str, str, str]]:
+def _dispatch(found: WeekDemands, site: Site) -> Iterator[tuple[str, str, str, str, str]]:
     """How requests get to engines and what a rank waits for, as rows of `_assumptions`: no log says either."""
+    replica, node_gpus = site.replica, site.terms.gpus_per_node
     if found.latency.replay is not None:
         unseen = "the log does not say which router it came through"
         own = "vLLM's front end picks a data-parallel rank by what waits and runs there, not by what it has cached"
         yield "router", router_of(replica), "", ASSUMED, unseen if replica.ranks == 1 else own
-    if replica.ranks > 1 and replica.step.experts_per_token:
-        waits = "a step of experts is taken to wait for as many tokens of each other data-parallel rank"
-        yield "rank_load", "equal", "", ASSUMED, waits
+    if replica.ranks == 1 or not replica.step.experts_per_token:
+        return
+    waits = "a step of experts is taken to wait for as many tokens of each other data-parallel rank"
+    yield "rank_load", "equal", "", ASSUMED, waits
+    if node_gpus and replica.gpus > node_gpus:
+        spread = f"experts lie on {replica.gpus} GPUs, {node_gpus} to a node: tokens go to all as fast as inside one"
+        yield "node_link", "as inside a node", "", ASSUMED, spread

@@ -245,9 +245,9 @@ def _traffic(config: Config, counted: Parameters, gpu: Gpu, layout: Layout, take
         moved_bytes += (layout.pipeline - 1) * state_bytes
         collectives += layout.pipeline - 1
     if moved_bytes and gpu.link_bytes_per_s is None:
-        raise CatalogError(
-            f"GPU {gpu.name} has no [link] in the catalog; tensor_parallel_size {layout.tensor} needs it"
-        )
+        sizes = {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}
+        asks = ", ".join(f"{name}_parallel_size {size}" for name, size in sizes.items() if size > 1)
+        raise CatalogError(f"GPU {gpu.name} has no [link] in the catalog; {asks} needs it")
     return {
         "activation_s": _inner_widths(config, counted, layout) * PLAIN_BYTES * share / gpu.bandwidth_bytes_per_s,
         "dispatch_s": sparse * taken / layout.expert * state_bytes * share / gpu.bandwidth_bytes_per_s,
