@@ -37,6 +37,7 @@ class KvQuestion:
     engine_version: str | None = None
     tp: int = 1
     pp: int = 1
+    dp: int = 1
     dcp: int = 1
     kv_cache_dtype: str = "auto"
     block_size: int | None = None
@@ -158,6 +159,7 @@ def _engine(question: KvQuestion, shape: ModelShape) -> Engine:
         version=question.engine_version,
         tensor_parallel_size=question.tp,
         pipeline_parallel_size=question.pp,
+        data_parallel_size=question.dp,
         decode_context_parallel_size=question.dcp,
         max_model_len=question.max_model_len,
         max_num_seqs=question.max_num_seqs or usual.max_num_seqs,

@@ -26,6 +26,7 @@ EngineVersionOption = Annotated[
 ]
 TensorOption = Annotated[int, typer.Option("--tp", help="Tensor-parallel size.", min=1)]
 PipelineOption = Annotated[int, typer.Option("--pp", help="Pipeline-parallel size.", min=1)]
+DataParallelOption = Annotated[int, typer.Option("--dp", help="Data-parallel size: ranks of a replica.", min=1)]
 DecodeContextOption = Annotated[int, typer.Option("--dcp", help="Decode-context-parallel size.", min=1)]
 KvDtypeOption = Annotated[str, typer.Option("--kv-cache-dtype", help="auto, bf16, fp16, fp8, fp8_ds_mla, int8 …")]
 BlockSizeOption = Annotated[

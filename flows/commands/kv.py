@@ -8,6 +8,7 @@ import typer
 
 from flows.commands.engine_options import (
     BlockSizeOption,
+    DataParallelOption,
     DecodeContextOption,
     DrafterLayersOption,
     EngineOption,
@@ -49,6 +50,7 @@ def kv(
     engine_version: EngineVersionOption = None,
     tp: TensorOption = 1,
     pp: PipelineOption = 1,
+    dp: DataParallelOption = 1,
     dcp: DecodeContextOption = 1,
     kv_cache_dtype: KvDtypeOption = "auto",
     block_size: BlockSizeOption = None,
@@ -75,6 +77,7 @@ def kv(
         engine_version=engine_version,
         tp=tp,
         pp=pp,
+        dp=dp,
         dcp=dcp,
         kv_cache_dtype=kv_cache_dtype,
         block_size=block_size,

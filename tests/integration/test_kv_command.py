@@ -147,6 +147,9 @@ def test_the_table_can_be_followed(configs: Path) -> None:
             "copies for drafts) × 32,194,560 bytes = 17.51 GiB", "(37.08 GiB − 17.51 GiB) ÷",
             "never more than the slots",
         ]),
+        ("deepseek-ai/DeepSeek-R1", ["--dp", "8", "--gpu", "H200-SXM-141GB"], [
+            "TP 1, PP 1, DP 8", "8 ranks:", "on 8 GPUs", "each rank",
+        ]),
         ("google/gemma-4-26B-A4B", ["--engine", "sglang", "--available-kv-gib", "36.69"], [
             "1 token: 20,480 + 0.8 × 204,800 bytes = 184,320 bytes", "213,734 tokens", "170,987 tokens",
         ]),
