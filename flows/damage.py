@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.errors import HomeError
+from transforms.errors import DataError, HomeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +22,8 @@ UNREADABLE = (pl.exceptions.PolarsError, pa.ArrowException, duckdb.Error, OSErro
 """What the readers of Parquet raise on a damaged file."""
 LAKE_REMEDY = "remove {lake} and ingest the logs again"
 PLAN_REMEDY = "remove it and run kvledger plan for that week again"
+CORRUPT = "Corrupt database file"
+"""In DuckDB's error for a block of its own file that does not match its checksum."""
 
 
 @contextmanager
@@ -52,6 +54,18 @@ def plan_damage_named(home: Home) -> Iterator[None]:
     """The same for a block that reads the plans of `home`."""
     with damage_named(lambda: sorted(home.plans.rglob("*.parquet")), PLAN_REMEDY):
         yield
+
+
+@contextmanager
+def warehouse_damage_named(path: Path) -> Iterator[None]:
+    """DataError that names the warehouse at `path`, where the block fails on a damaged block of it (or of its copy)."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if CORRUPT not in str(error):
+            raise
+        what = str(error).splitlines()[0]
+        raise DataError(f"{path}: is damaged and cannot be read ({what}); remove it and run kvledger build") from error
 
 
 def damaged_files(files: Iterable[Path]) -> Iterator[Path]:

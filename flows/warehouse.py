@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from flows.damage import warehouse_damage_named
 from flows.versions import KEPT_VERSIONS, drop_versions, keep_version, version_path
 from transforms.errors import ConfigError, DataError, HomeError, RunError
 
@@ -31,6 +32,9 @@ MEMORY_BYTES = 3 * 2**30
 
 LENT_DOWN_TO_BYTES = 128 * 2**20
 """What a connection keeps of it while another stage needs memory."""
+
+LARGEST_ASKED_BYTES = 2**50
+"""Beyond any machine: DuckDB refuses a size that does not fit its own numbers."""
 
 MEMORY_GIB = "KVLEDGER_MEMORY_GIB"
 """Environment variable that says so many GiB instead."""
@@ -86,7 +90,7 @@ def _memory_asked_bytes() -> int | None:
         asked_bytes = int(float(asked) * 2**30)
     except (ValueError, OverflowError):
         asked_bytes = 0
-    if asked_bytes < 2**20:
+    if not 2**20 <= asked_bytes <= LARGEST_ASKED_BYTES:
         raise ConfigError(f"{MEMORY_GIB}={asked}: must be a size in GiB, such as 6 or 0.5")
     return asked_bytes
 
@@ -100,7 +104,7 @@ def drafting(home: Home, *, copy_published: bool = False, limits: Limits | None 
     """
     folder = home.warehouse.parent
     path = folder / f"building-{os.getpid()}.duckdb"
-    with _disk_errors(folder):
+    with _disk_errors(folder), warehouse_damage_named(home.warehouse):
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
         try:
@@ -156,13 +160,8 @@ def published(home: Home, version: int | None = None, *, is_locked: bool = True)
             f"{path} is not a warehouse this version can open ({_first_line(error)}); run kvledger build"
         ) from error
     try:
-        _check_version(connection, path)
-        if not _is_locked(connection):
-            connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
-            connection.execute("set TimeZone = 'UTC'")
-            connection.execute("set enable_external_access = false")
-            connection.execute(f"set lock_configuration = {is_locked}")
-        yield connection
+        with warehouse_damage_named(path):
+            yield _as_reader(connection, path, is_locked=is_locked)
     finally:
         connection.close()
 
@@ -180,6 +179,17 @@ def lent_memory(connection: duckdb.DuckDBPyConnection, home: Home) -> Iterator[N
     finally:
         with suppress(duckdb.Error):
             connection.execute(f"set memory_limit = '{default_limits(home.warehouse.parent).memory_bytes}B'")
+
+
+def _as_reader(connection: duckdb.DuckDBPyConnection, path: Path, *, is_locked: bool) -> duckdb.DuckDBPyConnection:
+    """`connection` to the warehouse at `path`, its version known and its settings those of a reader."""
+    _check_version(connection, path)
+    if not _is_locked(connection):
+        connection.execute("set enable_progress_bar = false")  # a worker looks like a terminal session to DuckDB
+        connection.execute("set TimeZone = 'UTC'")
+        connection.execute("set enable_external_access = false")
+        connection.execute(f"set lock_configuration = {is_locked}")
+    return connection
 
 
 def _is_locked(connection: duckdb.DuckDBPyConnection) -> bool:
@@ -263,7 +273,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
             f"the warehouse in {folder} could not be written ({_first_line(error)}); free some disk, the old one stands"
         ) from error
     except OSError as error:
-        if error.filename is None or folder not in Path(str(error.filename)).parents:
+        if error.filename is None or not Path(str(error.filename)).is_relative_to(folder):
             raise
         raise HomeError(
             f"{folder} cannot be written ({error.strerror}); free some disk or choose another with --home"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,8 +20,8 @@ from flows.build import build
 from flows.catalog import load_catalog
 from flows.fleet import load_fleet
 from flows.home import Home
-from flows.warehouse import default_limits, drafting
-from transforms.errors import ConfigError, HomeError, RunError
+from flows.warehouse import default_limits, drafting, published
+from transforms.errors import ConfigError, DataError, HomeError, RunError
 
 BUILD = """
 import resource, sys
@@ -139,8 +140,34 @@ def test_want_of_memory_is_told_apart_from_want_of_disk(
         drafting(place, limits=no_room) as draft,
     ):
         draft.connection.execute("create table spilled as select hash(range) as a from range(3000000) order by a")
-    monkeypatch.setenv("KVLEDGER_MEMORY_GIB", "plenty")
-    with pytest.raises(ConfigError, match=r"KVLEDGER_MEMORY_GIB=plenty: must be a size in GiB, such as 6 or 0\.5"):
-        build(place, fleet, catalog, no_progress)
+    for asked in ("plenty", "1e30"):
+        monkeypatch.setenv("KVLEDGER_MEMORY_GIB", asked)
+        with pytest.raises(ConfigError, match=rf"GIB={asked}: must be a size in GiB, such as 6 or 0\.5"):
+            build(place, fleet, catalog, no_progress)
     assert place.warehouse.read_bytes() == before
     assert [path.name for path in place.warehouse.parent.iterdir()] == ["kvledger.duckdb"]
+
+
+def test_a_damaged_block_or_folder_of_the_warehouse_is_named(homes: tuple[Home, Home], tmp_path: Path) -> None:
+    place = Home(tmp_path / "home")
+    shutil.copytree(homes[0].root, place.root)
+    blocks = "select distinct block_id from pragma_storage_info('{}') where block_id >= 0"
+    with duckdb.connect(str(place.warehouse), read_only=True) as connection:
+        of_facts, of_others = (
+            {row[0] for row in connection.execute(blocks.format(name)).fetchall()}
+            for name in ("fct_attempts", "dim_lake_days")
+        )
+    with place.warehouse.open("r+b") as file:
+        file.seek(3 * 4096 + min(of_facts - of_others) * 2**18 + 1000)  # after three headers, blocks of 256 KiB
+        file.write(b"damaged")
+    damaged = place.warehouse.read_bytes()
+    says = re.escape(f"{place.warehouse}: is damaged and cannot be read (Corrupt database file")
+    with pytest.raises(DataError, match=says + r".*\); remove it and run kvledger build"):
+        build(place, write_fleet(place), load_catalog(place), no_progress)
+    with pytest.raises(DataError, match=says), published(place) as connection:
+        connection.execute("select * from fct_attempts").fetchall()
+    assert place.warehouse.read_bytes() == damaged
+    shutil.rmtree(place.warehouse.parent)
+    place.warehouse.parent.touch()
+    with pytest.raises(HomeError, match=r"warehouse cannot be written \(File exists\)"), drafting(place):
+        pass
