@@ -61,7 +61,8 @@ def movers(marts: Marts, deployment_id: str) -> Table | None:
         Column("provenance", "Label", text, is_text=True),
     ], "mart_week_changes",
         note="Each mover's part is its mean effect over the orders in which the movers can be changed (Shapley); parts "
-        "add up to the whole change. GPUs are before rounding up to whole replicas.",
+        "add up to the whole change. GPUs are those of the larger of the KV and compute demands, before rounding up to "
+        "whole replicas; KV·time is at the pace the objective asks for, with contexts kept through tool waits.",
     )  # fmt: skip
 
 

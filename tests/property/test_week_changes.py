@@ -12,6 +12,7 @@ import pytest
 from planner_week import ATTEMPTS, MONDAY, TOOL_WAITS, WEEK, site
 
 from transforms.planner.sizing.replica import Replica
+from transforms.planner.weeks import week_taken
 from transforms.planner.weeks.shapley import shapley
 from transforms.planner.weeks.swapped import FACTORS
 from transforms.planner.weeks.week_changes import change_rows
@@ -122,6 +123,20 @@ def test_one_planted_change_stands_on_its_own_bar(factor: str, measures: tuple[s
         assert found[factor] >= 0.9 * change, (measure, found)
         assert abs(found["residual"]) <= 0.02 * change, (measure, found)
         assert sum(found.values()) == pytest.approx(change, rel=1e-9)
+
+
+def test_weeks_of_more_requests_than_are_looked_at_ask_for_the_gpus_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    weeks = columns(1, 20_000), columns(2, 26_000)
+    whole = change_rows(*(taken(week) for week in weeks), site())
+    monkeypatch.setattr(week_taken, "MOST_ROWS", 3_000)
+    thinned = change_rows(*(taken(week) for week in weeks), site())
+    assert taken(weeks[1]).marks.prompt.size <= 3_000
+    for name in ("demand_gpus", "previous_demand_gpus"):
+        assert thinned[0][name] == pytest.approx(whole[0][name], rel=1e-9)
+    change = whole[0]["demand_gpus"] - whole[0]["previous_demand_gpus"]
+    assert sum(row["demand_part_gpus"] for row in thinned) == pytest.approx(change, rel=1e-9)
+    assert thinned[0]["mover"] == "rate"
+    assert thinned[0]["demand_part_gpus"] == pytest.approx(whole[0]["demand_part_gpus"], rel=0.1)
 
 
 def test_equal_weeks_move_nothing() -> None:

@@ -39,6 +39,7 @@ def change_rows(earlier: TakenWeek, later: TakenWeek, site: Site) -> list[dict[s
         return []
     pace, replica = slo_pace(site.replica), site.replica
     ends = [asked_of(mixture(weeks, chosen), replica, pace, ALL_HOURS) for chosen in (BEFORE, NOW)]
+    scales = [_scale(taken, end, site) for taken, end in zip((earlier, later), ends, strict=True)]
     hours = np.union1d(*(end.busiest() for end in ends))
     known: dict[frozenset[str], Asked] = {}
 
@@ -47,20 +48,31 @@ def change_rows(earlier: TakenWeek, later: TakenWeek, site: Site) -> list[dict[s
         if swapped not in known:
             known[swapped] = asked_of(mixture(weeks, swapped), replica, pace, hours)
         rate = weeks[int("rate" in chosen)].requests / weeks[int("burstiness" in chosen)].requests
-        return rate * _requests(known[swapped], site) + _waits(weeks, replica.kv_token_bytes, chosen)
+        scale = scales[int("burstiness" in chosen)]
+        return rate * _requests(known[swapped], site, scale) + _waits(weeks, replica.kv_token_bytes, chosen)
 
     parts = shapley(value, FACTORS)
     whole = [
-        _requests(end, site) + _waits(weeks, replica.kv_token_bytes, chosen)
-        for end, chosen in zip(ends, (BEFORE, NOW), strict=True)
+        _requests(end, site, scale) + _waits(weeks, replica.kv_token_bytes, chosen)
+        for end, scale, chosen in zip(ends, scales, (BEFORE, NOW), strict=True)
     ]
     parts["residual"] = whole[1] - whole[0] - np.sum([parts[factor] for factor in FACTORS], axis=0)
     return _rows(parts, whole, earlier.week, weakest(MODELLED, replica.step.provenance))
 
 
-def _requests(asked: Asked, site: Site) -> Reals:
-    """KV·time of the requests, and GPUs of the larger demand."""
-    kv, compute = (float(peaks.max()) for peaks in (asked.kv_replicas, asked.compute_replicas))
+def _scale(taken: TakenWeek, end: Asked, site: Site) -> Reals:
+    """Peaks of KV and work of a whole week, as multiples of those of the rows taken of it."""
+    if taken.peaks is None:
+        return np.ones(2)
+    whole = np.array([taken.peaks.kv_bytes / site.replica.kv_capacity_bytes, taken.peaks.work])
+    rows = np.array([end.kv_replicas.max(), end.compute_replicas.max()])
+    scale: Reals = np.divide(whole, rows, out=np.ones(2), where=rows > 0)
+    return scale
+
+
+def _requests(asked: Asked, site: Site, scale: Reals) -> Reals:
+    """KV·time of the requests, and GPUs of the larger demand, its peaks times `scale`."""
+    kv, compute = np.array([asked.kv_replicas.max(), asked.compute_replicas.max()]) * scale
     demand = max(float(kv_demand(kv * site.replica.kv_capacity_bytes, site.replica, site.headroom_ratio)),
                  float(compute_demand(compute, site.headroom_ratio)))  # fmt: skip
     return np.array([asked.kv_time_byte_s, site.replica.gpus * demand])
