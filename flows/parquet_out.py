@@ -37,6 +37,7 @@ def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]
     written.
     """
     _check_replaceable(folder)
+    folder = folder.resolve()  # where a link leads, the link stays
     aside, old = (folder.with_name(f".{folder.name}.{os.getpid()}{end}") for end in ("", ".old"))
     try:
         aside.mkdir(parents=True)
@@ -56,12 +57,16 @@ def write_marts(home: Home, folder: Path, version: int | None) -> dict[str, int]
 
 
 def _check_replaceable(folder: Path) -> None:
-    others = [path.name for path in folder.iterdir() if path.suffix != ".parquet"] if folder.is_dir() else []
-    if others or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(
-            f"--export-marts {folder}: is {'a file' if not others else f'a folder that holds {others[0]}'}; "
-            "name a new folder or one of an earlier export"
-        )
+    others = [path.name for path in folder.iterdir() if not _is_mart(path)] if folder.is_dir() else []
+    is_file = folder.exists() and not folder.is_dir()
+    if others or is_file or folder.resolve() == folder.cwd():
+        what = "a file" if is_file else f"a folder that holds {others[0]}" if others else "the folder you are in"
+        raise ConfigError(f"--export-marts {folder}: is {what}; name a new folder or one of an earlier export")
+
+
+def _is_mart(path: Path) -> bool:
+    """Whether an earlier export may have written `path`: nobody else's Parquet goes."""
+    return path.match("mart_*.parquet") and path.is_file() and not path.is_symlink()
 
 
 def write_relation(

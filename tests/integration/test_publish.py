@@ -204,7 +204,9 @@ def test_parquet_of_an_answer_has_its_types_and_is_there_whole_or_not_at_all(
         query(sql, home=home.root, chosen="parquet")
 
 
-def test_all_marts_go_to_parquet_in_one_folder(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_marts_go_to_parquet_in_one_folder(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "marts"
     marts = sorted(name for name in dictionary() if name.startswith("mart_"))
     for _ in range(2):  # an earlier export is replaced
@@ -216,10 +218,19 @@ def test_all_marts_go_to_parquet_in_one_folder(home: Home, tmp_path: Path, capsy
         for name in marts:
             counted = connection.execute(f"select count(*) from {name}").fetchall()  # noqa: S608
             assert counted == [(len(pl.read_parquet(folder / f"{name}.parquet")),)]
-    (folder / "mine.txt").write_text("x")
-    with pytest.raises(ConfigError, match=r"holds mine\.txt; name a new folder"):
-        query(home=home.root, export_marts=folder)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["marts"]
+    (tmp_path / "link").symlink_to(folder)
+    (folder / "mart_of_an_older_kvledger.parquet").touch()
+    query(home=home.root, export_marts=tmp_path / "link")
+    assert sorted(path.stem for path in folder.iterdir()) == marts
+    for mine in ("mine.txt", "mine.parquet"):
+        (folder / mine).write_text("x")
+        with pytest.raises(ConfigError, match=rf"holds {mine}; name a new folder"):
+            query(home=home.root, export_marts=folder)
+        (folder / mine).unlink()
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match=r"--export-marts \.: is the folder you are in; name a new folder"):
+        query(home=home.root, export_marts=Path())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "marts"]
     with pytest.raises(
         ConfigError, match=r"give one SELECT, --file FILE, one of .*--example NAME, --versions or --export-marts DIR"
     ):
