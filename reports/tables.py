@@ -118,7 +118,7 @@ def memory(marts: Marts, deployment_id: str) -> Table:
     return table("KV at the peak, and cost", rows(marts, "mart_decision", deployment_id=deployment_id), [
         Column("residency_peak_bytes", "Peak at SLO pace", gib),
         Column("residency_peak_observed_bytes", "Peak as logged", gib),
-        Column("residency_max_bytes", "Largest second", gib),
+        Column("residency_max_bytes", "Largest instant at SLO pace", gib),
         Column("busiest_hour_at", "Busiest hour", moment),
         Column("kv_capacity_bytes", "A replica holds", gib),
         Column("now_capacity_bytes", "All hold", gib),

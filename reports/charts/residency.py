@@ -56,7 +56,7 @@ def residency_chart(marts: Marts, deployment_id: str, chart_id: str) -> Chart | 
         title=f"KV cache held over the week, against the {capacity} that today's replicas offer",
         note=_note(pace, _times(marts, deployment_id, set(labels)), lines),
         alt=f"{deployment_id}: KV residency in GiB over the week by phase, stacked, against {capacity} of capacity; "
-        f"largest one-second mean {gib(decision['residency_max_bytes'])}",
+        f"largest instant at SLO pace {gib(decision['residency_max_bytes'])}",
         source=f"mart_residency, {', '.join(sorted(labels))}",
         spec=_spec(lines, has_days=is_long(data)),
         rows=data,

@@ -10,6 +10,7 @@ with counts as (
             when binding_demand = 'latency' then 'until then the objective is missed at the peak'
             when utilization_factor > 1
                 then format('until then the peak asks {:.2f} times what runs', utilization_factor)
+            when headroom_factor >= headroom_ratio then 'until then no replica stands by for one that fails'
             else format(
                 'until then {:.0f} % headroom at the peak, {:.0f} % asked', 100 * headroom_factor, 100 * headroom_ratio
             )

@@ -11,6 +11,7 @@ from planner_week import STEP, attempt, replica, site, workload
 from transforms.planner.replay.sustainable_rate import ATTAINED_RATIO
 from transforms.planner.sizing.plan_deployment import plan_deployment, replayed_demands
 from transforms.planner.sizing.rate_curve import FACTORS, rate_curve
+from transforms.planner.sizing.replica_capacity import first_missed_factor
 from transforms.planner.steps.hardware import ASSUMED
 
 SLOW = replica(step=dataclasses.replace(STEP, flop_per_s=STEP.flop_per_s / 10), ttft_p95_s=2.0, tpot_p95_s=0.2)
@@ -43,6 +44,12 @@ def test_a_fleet_keeps_what_the_search_says_and_less_of_more() -> None:
     half, *_, most = (point for point in points if point["is_needed"])
     assert half["rate_requests_per_s"] == pytest.approx(PER_HOUR[1] / 7200, rel=0.1)
     assert half["attainment_ratio"] > most["attainment_ratio"]
+    first = first_missed_factor(found.replay, enough, seed=1)
+    assert first is not None
+    kept = {point["rate_factor"]: point["attainment_ratio"] for point in points if point["is_needed"]}
+    assert {factor: ratio >= ATTAINED_RATIO for factor, ratio in kept.items()} == {
+        factor: factor < first for factor in kept
+    }
 
 
 def test_what_is_not_replayed_has_no_curve() -> None:

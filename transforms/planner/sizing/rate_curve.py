@@ -29,30 +29,34 @@ def rate_curve(found: LatencyReplay, now_replicas: int, needed_replicas: int, se
             "rate_factor": factor,
             "is_today": replicas == now_replicas,
             "is_needed": replicas == needed_replicas,
-            **point,
+            "rate_requests_per_s": point[0] / found.replays.week.replica.window_s,
+            "attainment_ratio": point[1],
         }
         for replicas in sorted({now_replicas, needed_replicas} - {0})
         for factor in FACTORS
-        if (point := _point(found, replicas, factor, seed)) is not None
+        if (point := at_factor(found, replicas, factor, seed)) is not None
     ]
 
 
-def _point(found: LatencyReplay, replicas: int, factor: float, seed: int) -> dict[str, float] | None:
-    """Requests/s of the window at `factor` times its traffic, and the share in objective; None where none is left."""
+def at_factor(found: LatencyReplay, replicas: int, factor: float, seed: int) -> tuple[int, float] | None:
+    """Requests of the hardest window at `factor` times its traffic, and their share in objective; None without any.
+
+    At its own traffic it is the replay that the latency demand was judged by.
+    """
     week = found.replays.week
-    part, taken = found.hardest
-    again = scaled_if_any(part, factor, seed)
-    if again is None:
-        return None
-    result = replay(again.columns, week.settings.on_replicas(replicas), week.costs)
-    window_s = week.replica.window_s
-    start_s = week.arrived_s[taken[0]] - part.columns.arrived_s[0]
-    is_inside = np.floor((again.columns.arrived_s + start_s) / window_s) == found.window
+    if factor == 1.0:
+        result, windows = found.replays.result(found.replays.stretch_of(found.window), replicas)
+        is_inside = windows == found.window
+    else:
+        part, taken = found.hardest
+        again = scaled_if_any(part, factor, seed)
+        if again is None:
+            return None
+        result = replay(again.columns, week.settings.on_replicas(replicas), week.costs)
+        start_s = week.arrived_s[taken[0]] - part.columns.arrived_s[0]
+        is_inside = np.floor((again.columns.arrived_s + start_s) / week.replica.window_s) == found.window
     is_counted = is_inside & (result.status != Status.NOT_SENT)
     if not is_counted.any():
         return None
     is_kept = kept_both(result, week.replica.ttft_p95_s, week.replica.tpot_p95_s)
-    return {
-        "rate_requests_per_s": int(is_inside.sum()) / window_s,
-        "attainment_ratio": float(is_kept[is_counted].mean()),
-    }
+    return int(is_inside.sum()), float(is_kept[is_counted].mean())

@@ -13,6 +13,7 @@ from transforms.planner.replay.rate_scaling import scaled_if_any
 from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.replay.sustainable_rate import ATTAINED_RATIO, kept_both, sustainable_rate
 from transforms.planner.residency.sweep import MICROS
+from transforms.planner.sizing.rate_curve import at_factor
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,13 +67,9 @@ def first_missed_factor(found: LatencyReplay, replicas: int, seed: int) -> float
     """Times the hardest hour's traffic at which `replicas` replicas first miss the objectives; None beyond 32."""
 
     def is_kept(factor: float) -> bool:
-        week, again = found.replays.week, scaled_if_any(hardest, factor, seed)
-        if again is None:
-            return True
-        result = replay(again.columns, week.settings.on_replicas(replicas), week.costs)
-        return _attained(result, found) >= ATTAINED_RATIO
+        point = at_factor(found, replicas, factor, seed)
+        return point is None or point[1] >= ATTAINED_RATIO
 
-    hardest, _rows = found.hardest
     low, high = 0.0, 1.0
     while is_kept(high):
         low, high = high, 2 * high
