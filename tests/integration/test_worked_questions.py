@@ -133,6 +133,7 @@ def test_unknown_and_impossible_tokens_have_no_bytes(home: Home, call: str) -> N
     assert value(home, f"(select count({call}) from {rows})") == 0  # noqa: S608
     assert value(home, "kv_time('chat', null, 100, 2.0)") is None
     assert value(home, "kv_time('windowed', 100, null, 2.0)") is None
+    assert value(home, "kv_time('windowed', 100, 10, -2.0)") is None
     assert value(home, "kv_mean_bytes('windowed', 5000, 700)") == value(home, "kv_mean_bytes('windowed', 700, 5000)")
 
 
