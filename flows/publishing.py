@@ -1,7 +1,7 @@
 """`[publish] to = "s3://bucket/prefix"`: report, warehouse and marts of a review where others can read them.
 
 What did not change since the last time is not sent again; `index.html` goes last, so that it never names what is not
-there yet. With `lake = true` the lake is mirrored too, and files that left it leave the mirror.
+there yet. With `lake = true` the lake is mirrored too. Marts and files of the lake that are no more leave the target.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from transforms.fleet_running import Publish
 
 HASH_BYTES = 4 << 20
+MIRRORED = ("lake/", "marts/")
+"""What begins so is removed at the target once it is gone here; reports of earlier weeks stay."""
 
 
 def publish_files(home: Home, target: Publish, week: str) -> str:
@@ -39,7 +41,7 @@ def publish_files(home: Home, target: Publish, week: str) -> str:
             put(store, url, path, key)
             now[key] = digest
             write_record(record, now)
-    gone = [key for key in now if key.startswith("lake/") and key not in files]
+    gone = [key for key in now if key.startswith(MIRRORED) and key not in files]
     _remove(url, gone)
     write_record(record, {key: now[key] for key in now if key not in gone})
     return f"{url}/reports/week={week}/review.html"

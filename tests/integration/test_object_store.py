@@ -21,6 +21,8 @@ from flows.fetching import matches, objects_of
 from flows.fleet import load_fleet
 from flows.home import open_home
 from flows.object_store import is_url, open_store, read_secrets
+from flows.publishing import publish_files
+from flows.records import read_record, write_record
 from flows.review import check_request, review_week
 from transforms.errors import ConfigError, InputError, StoreError
 
@@ -175,6 +177,11 @@ def test_a_review_publishes_what_others_read_and_only_what_changed(bucket, fault
     assert faults.seen["PUT"] + faults.seen["POST"] == 0
     checks = {check.name: check for check in surroundings(home, loaded)}
     assert checks[f"source {bucket}/in/*.jsonl"].text.startswith("2 files")
+    fill(bucket, {"out/marts/mart_of_an_older_kvledger.parquet": b"x"})
+    (record,) = home.staging.glob("published-*.json")
+    write_record(record, read_record(record) | {"marts/mart_of_an_older_kvledger.parquet": "sent"})
+    publish_files(home, loaded.fleet.publish, "2026-W47")
+    assert {meta["path"] for batch in obstore.list(open_store(f"{bucket}/out")) for meta in batch} == sent.keys()
 
 
 @pytest.mark.parametrize(
