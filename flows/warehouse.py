@@ -49,6 +49,10 @@ SPILL_SETTING = "max_temp_directory_size"
 """Named in DuckDB's out-of-memory error where not memory is short but room on the disk to spill to."""
 
 
+FORBIDDEN = ("Permission denied", "Operation not permitted", "Read-only file system")
+"""In DuckDB's error where not room is short but a right."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one connection may use: bytes of memory, bytes of spilled data, threads."""
@@ -269,8 +273,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
                 f"the warehouse in {folder} could not be built in {had_gib:.3g} GiB of memory ({_first_line(error)}); "
                 f"allow more with {MEMORY_GIB}, the old one stands"
             ) from error
+        remedy = "mend its permissions" if any(word in str(error) for word in FORBIDDEN) else "free some disk"
         raise HomeError(
-            f"the warehouse in {folder} could not be written ({_first_line(error)}); free some disk, the old one stands"
+            f"the warehouse in {folder} could not be written ({_first_line(error)}); {remedy}, the old one stands"
         ) from error
     except OSError as error:
         if error.filename is None or not Path(str(error.filename)).is_relative_to(folder):

@@ -140,6 +140,8 @@ def test_want_of_memory_is_told_apart_from_want_of_disk(
         drafting(place, limits=no_room) as draft,
     ):
         draft.connection.execute("create table spilled as select hash(range) as a from range(3000000) order by a")
+    with pytest.raises(HomeError, match=r"denied.*; mend its permissions, the old"), drafting(place) as draft:
+        draft.connection.execute("attach '/sys/kvledger.duckdb' as refused")
     for asked in ("plenty", "1e30"):
         monkeypatch.setenv("KVLEDGER_MEMORY_GIB", asked)
         with pytest.raises(ConfigError, match=rf"GIB={asked}: must be a size in GiB, such as 6 or 0\.5"):
