@@ -164,6 +164,18 @@ def test_notes_count_what_was_left_out() -> None:
     assert "prompts of max_model_len = 131072 or more: refused, each a miss" in note(tables, "kv")
 
 
+def test_prompts_answered_beyond_max_model_len_disprove_it() -> None:
+    beyond = [attempt(1 + n, 150_000 + n, 40) for n in range(3)]
+    unanswered = [attempt(9, 190_000, 700, is_failed=True), attempt(10, 180_000, 0), attempt(-1, 170_000, 90, e2e=9.0)]
+    said = note(plan([*steady(245), *beyond, *unanswered]), "kv")
+    assert said.startswith(
+        "5 of 250 attempts (2 %) have prompts of max_model_len = 131072 or more: refused, each a miss; "
+    )
+    assert "the log shows that 3 of them were answered" in said
+    assert "max_model_len is likely larger, at least 150042 (" in said
+    assert "answered" not in note(plan([*steady(245), *unanswered]), "kv")
+
+
 def test_a_refused_prompt_is_a_miss_of_the_objective() -> None:
     """One in twenty may miss: 4 % refused leave an objective, 6 % leave none for any number of replicas."""
     for refused, is_reachable in ((8, True), (12, False)):

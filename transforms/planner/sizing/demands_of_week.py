@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 CENSORING_FILL_RATIO = 0.9
 """Observed residency above this share of today's capacity says what the fleet allowed, not what was asked for."""
@@ -44,6 +45,15 @@ CENSORING_QUEUE_RATIO = 0.5
 """And so does a p95 queue time above this share of the promised time to first token."""
 
 QUEUE_QUANTILE = 0.95
+
+
+@dataclass(frozen=True)
+class AnsweredBeyond:
+    """Attempts of the week that the log shows answered though today's max_model_len refuses their prompt."""
+
+    requests: int
+    longest_tokens: int
+    """Longest prompt with its output; 0 where there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +79,7 @@ class WeekDemands:
     """Attempts of the week that the demands are made of: lengths known, prompt not refused."""
     refused_requests: int
     """Attempts of the week whose prompt today's max_model_len refuses: misses, and no part of KV and compute."""
+    answered_beyond: AnsweredBeyond
     is_censored: bool
 
 
@@ -100,8 +111,16 @@ def demands_of_week(workload: Workload, replica: Replica, now_replicas: int) -> 
         latency=latency_demand(windows, replica),
         usable_requests=int((is_accepted & is_of_week).sum()),
         refused_requests=int((~is_accepted & is_of_week).sum()),
+        answered_beyond=_answered_beyond(workload, ~is_accepted & is_of_week),
         is_censored=is_full or _is_queueing(workload, replica, hour_us),
     )
+
+
+def _answered_beyond(workload: Workload, is_refused: Flags) -> AnsweredBeyond:
+    prompts, outputs = (workload.kept.columns[f"{name}_tokens"][is_refused] for name in ("prompt", "output"))
+    is_answered = ~workload.is_failed[is_refused] & (outputs > 0)
+    whole_tokens = prompts[is_answered].astype(np.int64) + outputs[is_answered].astype(np.int64)
+    return AnsweredBeyond(len(whole_tokens), int(whole_tokens.max(initial=0)))
 
 
 def _token_s_today(windows: list[Window], replica: Replica, pace: Pace, now_replicas: int) -> Callable[[Wholes], Reals]:

@@ -58,7 +58,7 @@ def _idle(workload: Workload, site: Site) -> Iterator[Note]:
 def _left_out(workload: Workload, found: WeekDemands, site: Site) -> Iterator[Note]:
     unknown, attempts = workload.unknown, workload.attempts_requests
     prompts, outputs, length = unknown.prompt_requests, unknown.output_requests, site.replica.max_model_len_tokens
-    refused = f"have prompts of max_model_len = {length} or more: refused, each a miss"
+    refused = f"have prompts of max_model_len = {length} or more: refused, each a miss{_disproved(found)}"
     lengths = f"have unknown lengths ({prompts:,} prompts, {outputs:,} outputs): left out"
     counted = (
         ("prompts_too_long", found.refused_requests, refused),
@@ -70,6 +70,18 @@ def _left_out(workload: Workload, found: WeekDemands, site: Site) -> Iterator[No
             yield Note(code, "kv", f"{count:,} of {attempts:,} attempts ({_share(count, attempts)}) {text}", count)
     if unknown.tool_waits:
         yield Note("tool_waits_unknown", "kv", f"{unknown.tool_waits:,} tool waits of unknown length left out")
+
+
+def _disproved(found: WeekDemands) -> str:
+    """That the log itself shows prompts answered which max_model_len refuses; empty where it shows none."""
+    beyond = found.answered_beyond
+    if not beyond.requests:
+        return ""
+    were = "was" if beyond.requests == 1 else "were"
+    return (
+        f"; but the log shows that {beyond.requests:,} of them {were} answered: the deployment's max_model_len is "
+        f"likely larger, at least {beyond.longest_tokens} (the longest prompt answered, with its output)"
+    )
 
 
 def _promises(found: WeekDemands, site: Site) -> Iterator[Note]:
