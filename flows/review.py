@@ -13,6 +13,7 @@ from flows.fleet import check_prices
 from flows.ingest import IngestResult, ingest
 from flows.notes import refusals
 from flows.object_store import is_url
+from flows.older_plans import older_plans
 from flows.plan import plan_week, published_plan
 from flows.progress import progress
 from flows.publishing import publish_files
@@ -38,7 +39,7 @@ class Reviewed:
     report: Reported
     ingested: str
     notes: list[Note]
-    """Of the ingest: settings disproved, sources that changed, files refused, records rejected."""
+    """Settings disproved, sources that changed, files refused, records rejected; plans older than their requests."""
 
     link: str
     """Where the report can be read: its URL if it was published, else its path."""
@@ -54,7 +55,8 @@ def review_week(stages: Stages, home: Home, loaded: LoadedFleet, week: str | Non
     """The report of `week` (default: the latest) over all logs of the fleet file; the caller holds the lock."""
     ingested = ingest_logs(stages, home, loaded)
     reported, link = review_lake(stages, home, loaded, week)
-    return Reviewed(reported, ingest_line(ingested), [*ingested.warnings, *refusals(ingested.files)], link)
+    notes = [*ingested.warnings, *refusals(ingested.files), *older_plans(home)]
+    return Reviewed(reported, ingest_line(ingested), notes, link)
 
 
 def ingest_logs(stages: Stages, home: Home, loaded: LoadedFleet) -> IngestResult:

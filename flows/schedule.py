@@ -20,6 +20,7 @@ from flows.home import locked, open_home
 from flows.lake import request_days
 from flows.lake_days import weeks_of
 from flows.log import LOGGER, log_to_home
+from flows.older_plans import older_plans
 from flows.review import check_request, ingest_line, ingest_logs, review_lake
 from flows.sources import check_sources
 from transforms.workload import week_start
@@ -161,6 +162,8 @@ def _reviewed(stages: Stages, home: Home, loaded: LoadedFleet, weeks: Sequence[s
         summary = reported.summary
         lines += [*reported.decision, f"report: {link}"]
         decision += [{"week": summary["week"], **row} for row in summary["decision"]]
+    if weeks:
+        lines += [f"warning: {note.text}" for note in older_plans(home)]
     return Ran(lines, decision)
 
 

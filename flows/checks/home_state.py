@@ -38,7 +38,10 @@ def home_state(home: Home) -> Iterator[Check]:
     yield _tenant_key(home)
     yield _lake(home)
     yield _damage(home)
-    yield _warehouse(home)
+    warehouse = _warehouse(home)
+    yield warehouse
+    if warehouse.state == "ok" and home.warehouse.exists():
+        yield from _plans(home)
     yield _reports(home)
     yield _leftovers(home, is_free=is_free)
 
@@ -124,6 +127,21 @@ def _warehouse(home: Home) -> Check:
         text, _, remedy = str(error).rpartition("; ")
         return fail("warehouse", text, remedy)
     return ok("warehouse", f"{found[0] if found else 0} tables, built {_written(home.warehouse)}")
+
+
+def _plans(home: Home) -> Iterator[Check]:
+    """Plans against the requests they were made from, and reports on disk against the plans."""
+    from flows.older_plans import older_plans, reports_of_other_plans
+
+    try:
+        older, others = older_plans(home), reports_of_other_plans(home)
+    except DataError as error:
+        yield warn("plans", *halves(str(error)))
+        return
+    yield warn("plans", *halves(older[0].text)) if older else ok("plans", "none is older than its requests")
+    if others:
+        text = f"{', '.join(others)} planned again since: kvledger review --week {others[-1]} writes the report anew"
+        yield ok("reports", text)
 
 
 def _reports(home: Home) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from flows.commands.options import (
 )
 from flows.home import locked
 from flows.log import log_to_home
-from flows.printing import print_json, print_line
+from flows.printing import print_json, print_line, print_note
 from transforms.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,19 +87,25 @@ def _build(stages: Stages, home: Home, fleet: LoadedFleet, span: Span, *, is_ane
 
 
 def _print(home: Home, renewed: Renewed | None, asked_for: Span, *, json: bool) -> None:
+    from flows.older_plans import older_plans
     from flows.query import asked
 
+    older = older_plans(home)
     with asked(home, "select week, requests from mart_coverage order by week") as answer:
         weeks = list(answer.rows)
     if json:
         counts = [{"week": week, "requests": count} for week, count in weeks]
-        print_json({"warehouse": str(home.warehouse), "weeks": counts, "renewed": _as_object(renewed)})
+        told = [asdict(note) for note in older]
+        built = {"warehouse": str(home.warehouse), "weeks": counts, "renewed": _as_object(renewed), "warnings": told}
+        print_json(built)
         return
     requests = sum(count for _, count in weeks)
     weeks_built = weeks[0][0] if len(weeks) == 1 else f"{len(weeks)} weeks, {weeks[0][0]} to {weeks[-1][0]}"
     print_line(f"built: {requests:,} requests in {weeks_built}")
     print_line(f"renewed: {_in_words(renewed, asked_for)}")
     print_line(f"warehouse: {home.warehouse}")
+    for note in older:
+        print_note(f"warning: {note.text}")
 
 
 def _as_object(renewed: Renewed | None) -> dict[str, object] | None:
