@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from flows.renewal import Renewed
 
 FirstOption = Annotated[
-    datetime | None,
-    typer.Option("--from", formats=["%Y-%m-%d"], metavar="DATE", help="First UTC day to build; others stay as built."),
+    str | None, typer.Option("--from", metavar="DATE", help="First UTC day to build; others stay as built.")
 ]
-LastOption = Annotated[
-    datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], metavar="DATE", help="Last UTC day to build.")
-]
+LastOption = Annotated[str | None, typer.Option("--to", metavar="DATE", help="Last UTC day to build.")]
 AnewOption = Annotated[bool, typer.Option("--anew", help="All days anew, not only those that changed.")]
 
 
@@ -62,12 +59,23 @@ def build(
     _print(place, renewed, span, json=json)
 
 
-def _span(first: datetime | None, last: datetime | None) -> Span:
+def _span(first_text: str | None, last_text: str | None) -> Span:
     from flows.lake_days import Span
 
+    first, last = _day("--from", first_text), _day("--to", last_text)
     if first and last and first > last:
-        raise ConfigError(f"--from {first:%Y-%m-%d} is after --to {last:%Y-%m-%d}; give the earlier day first")
-    return Span(first.date() if first else None, last.date() if last else None)
+        raise ConfigError(f"--from {first} is after --to {last}; give the earlier day first")
+    return Span(first, last)
+
+
+def _day(option: str, text: str | None) -> date | None:
+    """The day that `text` names; ConfigError where it is none of the calendar."""
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
+    except ValueError:
+        raise ConfigError(f"{option} {text}: no day of the calendar; write it as YEAR-MONTH-DAY, 2026-11-16") from None
 
 
 def _build(stages: Stages, home: Home, fleet: LoadedFleet, span: Span, *, is_anew: bool) -> Renewed | None:

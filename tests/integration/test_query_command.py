@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from lakes import random_rows, write_fleet, write_lake
 
+from flows.commands.build import build
 from flows.examples import without_rows
 from flows.shipped import shipped
+from transforms.errors import ConfigError
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 
@@ -38,6 +40,14 @@ def test_build_says_what_it_built_as_one_json_object(home: Path) -> None:
     answer = json.loads(ran.stdout)
     assert [week["week"] for week in answer["weeks"]] == ["2026-W47", "2026-W48"]
     assert answer["warehouse"] == str(home / "warehouse" / "kvledger.duckdb")
+
+
+@pytest.mark.parametrize(("option", "day"), [("--from", "2026-13-01"), ("--to", "20261116"), ("--to", "monday")])
+def test_a_day_that_is_none_is_told_in_one_line(option: str, day: str) -> None:
+    name = {"--from": "first", "--to": "last"}[option]
+    said = f"{option} {day}: no day of the calendar; write it as YEAR-MONTH-DAY, 2026-11-16"
+    with pytest.raises(ConfigError, match=f"^{said}$"):
+        build(Path("nowhere"), **{name: day})
 
 
 def test_a_table_is_aligned_and_cut_with_a_note(home: Path) -> None:
