@@ -63,13 +63,11 @@ def query(
         raise ConfigError(f"--format {chosen}: must be one of {', '.join(FORMATS)}{nearest(chosen, FORMATS)}")
     if (chosen == "parquet") != (output is not None) or str(output) == STDIN:
         raise ConfigError("--format parquet goes with --output FILE, and only that; the others print to stdout")
-    if [sql is not None, file is not None, example is not None, versions, export_marts is not None].count(True) != 1:
-        from flows.examples import examples
-
-        named = ", ".join(examples())
-        raise ConfigError(
-            f"query: give one SELECT, --file FILE, one of {named} as --example NAME, --versions or --export-marts DIR"
-        )
+    ways = {
+        "SQL": sql is not None, "--file": file is not None, "--example": example is not None,
+        "--versions": versions, "--export-marts": export_marts is not None,
+    }  # fmt: skip
+    _check_one([name for name, is_given in ways.items() if is_given], tuple(ways))
     place = Home(home)
     if versions:
         _print_versions(place, as_json=json)
@@ -81,6 +79,21 @@ def query(
     else:
         rows = _ask(place, _question(sql, file, example), "json" if json else chosen, version, limit)
         _note_none(example, rows)
+
+
+def _check_one(given: list[str], known: tuple[str, ...]) -> None:
+    """Nothing, if exactly one of the `known` ways to ask was `given`."""
+    if len(given) > 1:
+        raise ConfigError(
+            f"query: {' and '.join(given)} exclude each other; give one of {', '.join(known[:-1])} and {known[-1]}"
+        )
+    if not given:
+        from flows.examples import examples
+
+        named = ", ".join(examples())
+        raise ConfigError(
+            f"query: give one SELECT, --file FILE, one of {named} as --example NAME, --versions or --export-marts DIR"
+        )
 
 
 def _question(sql: str | None, file: Path | None, example: str | None) -> str:

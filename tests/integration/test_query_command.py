@@ -94,6 +94,9 @@ def test_a_worked_question_is_asked_by_its_name(home: Path) -> None:
     assert (unknown.returncode, neither.returncode) == (2, 2)
     assert "did you mean 'limit_16k'?" in unknown.stderr
     assert "give one SELECT, --file FILE, one of busiest_five_minutes, data_gaps" in neither.stderr
+    both = kvledger("query", "select 1", "--example", "limit_16k", "--home", home)
+    assert both.returncode == 2
+    assert "query: SQL and --example exclude each other; give one of SQL, --file, --example, --versions" in both.stderr
 
 
 def test_a_question_comes_from_a_file_or_stdin_and_says_why_it_has_no_rows(home: Path, tmp_path: Path) -> None:
