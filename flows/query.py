@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from flows.dictionary import dictionary
+from flows.macros import macros
 from flows.warehouse import published
 from transforms.errors import ConfigError, DataError, nearest
 
@@ -37,6 +38,7 @@ _CLOSED = re.compile(r"Permission Error|required extension|exists in the \w+ ext
 _NEAR = re.compile(r'at or near "(.+)"')
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 _UNKNOWN_TABLE = re.compile(r"Table with name \"?([^\"\s]+?)\"? does not exist")
+_UNKNOWN_FUNCTION = re.compile(r"Function with name \"?([^\"\s]+?)\"? does not exist")
 _UNKNOWN_COLUMN = re.compile(
     r"(?:Referenced column|a column named) \"?([^\"\s]+?)\"?(?: not found| was not found|$)", re.MULTILINE
 )
@@ -107,7 +109,7 @@ def unreadable(error: duckdb.Error) -> str:
 
 
 def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str = "") -> str:
-    """One line for a query that failed; an unknown table or column names the nearest there is.
+    """One line for a query that failed; an unknown table, macro, function or column names the nearest there is.
 
     A column is looked for in the tables that `sql` reads; one of other tables only is named with a table that has it.
     """
@@ -121,6 +123,9 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str
         ]
         hint = nearest(found[1], tables) or "; kvledger dictionary lists them all"
         return f"query: no table '{found[1]}'{hint}"
+    found = _UNKNOWN_FUNCTION.search(text)
+    if found:
+        return f"query: no macro or function '{found[1]}'{_function_hint(connection, found[1])}"
     found = _UNKNOWN_COLUMN.search(text)
     if found:
         where = _elsewhere(connection, found[1], sql)
@@ -128,6 +133,15 @@ def explain(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, sql: str
     if _CLOSED.search(text):
         return CLOSED
     return f"query: {_first_line(error)}"
+
+
+def _function_hint(connection: duckdb.DuckDBPyConnection, function: str) -> str:
+    """What an unknown `function` may have meant: a macro of the warehouse or a function of DuckDB."""
+    name = function.rsplit(".", 1)[-1].lower()
+    if any(macro.name == name for macro in macros()):
+        return f" yet in this warehouse{OLDER}"
+    found = connection.cursor().execute("select distinct function_name from duckdb_functions()").fetchall()
+    return nearest(name, (str(row[0]) for row in found)) or "; kvledger dictionary lists the macros"
 
 
 def _elsewhere(connection: duckdb.DuckDBPyConnection, column: str, sql: str) -> str:

@@ -75,6 +75,8 @@ def test_a_refused_query_is_one_line_and_exit_2(home: Path) -> None:
     for sql, says in (
         ("drop table mart_hours", "only reads"),
         ("from mart_hour", "did you mean 'mart_hours'?"),
+        ("select kv_byte('chat', 1)", "no macro or function 'kv_byte'; did you mean 'kv_bytes'?"),
+        ("select countif_(1)", "no macro or function 'countif_'; did you mean 'countif'?"),
         ("selct 1", "cannot be read in line 1: syntax error at or near \"selct\"; did you mean 'select'?"),
         ("select 1\nfrom mart_hours wher 'a", "cannot be read in line 2: unterminated"),
     ):
