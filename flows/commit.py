@@ -11,6 +11,7 @@ import polars as pl
 
 from flows.discover import settings_id
 from flows.drift import drift_after, drift_of, read_drift, source_changes, without_files
+from flows.lacking import lacking_fields
 from flows.lake import (
     REJECTS_SCHEMA,
     Commit,
@@ -122,7 +123,8 @@ def commit(
     write_table(drift_after(before, fresh), pending.aside(drift_path(home)))
     pending.publish()
     loaded = {file.key: (file, merged.loaded[file.key]) for file in staged}
-    return Committed(loaded, [*doubted_settings(staged), *assumed_days(staged), *source_changes(before, fresh)])
+    told = (lacking_fields(staged), doubted_settings(staged), assumed_days(staged), source_changes(before, fresh))
+    return Committed(loaded, [note for notes in told for note in notes])
 
 
 def _merge_requests(

@@ -16,10 +16,12 @@ from transforms.fields.conservation import SETTING_DOUBTS
 from transforms.fields.decode import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Iterator
 
 MOST_NAMES = 1000
 """Names that a part hands on: more are keys of somebody's data, not fields of a format."""
+DEEPEST = 6
+"""Objects within each other whose fields are named."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 CONTENT = re.compile(r"\d{5}|\d+\.\d+\.\d+|[0-9a-fA-F-]{12}")
 """Ids, addresses and stamps that stand where a name should: they are content, and are not kept."""
@@ -36,6 +38,8 @@ class Profile:
     doubts: Counter[str] = field(default_factory=Counter)
     days: dict[str, dict[str, Any]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    paths: set[str] | None = None
+    """Names of fields in objects of the records too, dots between them; None where nobody asks for them."""
 
     def take_rows(self, rows: pl.DataFrame, constants: Container[str] = ()) -> None:
         """Add finished rows, which are in order of arrival; `constants` are columns of one value that they lack."""
@@ -63,11 +67,21 @@ class Profile:
                 continue
             if isinstance(record, dict):
                 self.names.update(record)
+                if self.paths is not None and len(self.paths) < MOST_NAMES:
+                    self.paths.update(paths_of(record))
 
     def summary(self, columns: Iterable[str]) -> dict[str, Any]:
         """The profile as plain values; `columns` are the names of a CSV or Parquet file."""
         names = sorted({name for name in (*self.names, *columns) if is_name(name)})[:MOST_NAMES]
         return {"doubts": dict(self.doubts), "days": self.days, "names": names}
+
+
+def paths_of(record: dict[str, Any], above: str = "", depth: int = DEEPEST) -> Iterator[str]:
+    """Names of the fields of a JSON object and of the objects in it, as a mapping names them: `usage`, `usage.in`."""
+    for name, value in record.items():
+        yield above + name
+        if depth > 1 and isinstance(value, dict):
+            yield from paths_of(value, f"{above}{name}.", depth - 1)
 
 
 def joined(before: dict[str, Any] | None, rows: int, first_us: int, last_us: int, nulls: dict[str, int]) -> Any:

@@ -14,6 +14,7 @@ from flows.profile import Profile
 from flows.reading.records import RecordStream
 from flows.reading.rows import PartReader
 from flows.runs import write_run
+from transforms.sources.mapped import FORMAT as MAPPED
 
 if TYPE_CHECKING:
     from flows.reading.look import Look
@@ -53,7 +54,7 @@ def parse_part(job: PartJob) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     key = tenant_key(home.tenant_key) if job.is_hashed else None
     records = RecordStream(job.seen, job.start, job.end, job.is_last)
-    profile = Profile()
+    profile = Profile(paths=set() if job.source.format == MAPPED else None)
     records.sample = profile.take_records
     reader = PartReader(records, job.source, job.source_file, key, home.catalog, {"ordinal": job.ordinal})
     held: list[Piece] = []
@@ -78,6 +79,7 @@ def parse_part(job: PartJob) -> dict[str, Any]:
         "next_offset": records.next_offset,
         "has_open_tail": records.has_open_tail,
         "profile": profile.summary(job.seen.columns),
+        "fields": sorted({*reader.valued, *(profile.paths or ()), *job.seen.columns}),
     }
 
 

@@ -63,6 +63,8 @@ class PartReader:
     key: bytes | None = None
     catalog: Path | None = None
     carry: dict[str, Any] = field(default_factory=dict)
+    valued: set[str] = field(default_factory=set)
+    """Fields of a mapping of which some record so far has a value."""
 
     def pieces(self) -> Iterator[Piece]:
         """The part's pieces, in file order."""
@@ -85,6 +87,8 @@ class PartReader:
     def _table_pieces(self, module: ModuleType) -> Iterator[Piece]:
         stream = TableStream(self.records, module.fields_of(self.source), self.source_file, self.carry)
         for batch in stream.batches():
+            cells = batch.table.cells
+            self.valued.update(name for name in cells.columns if cells[name].null_count() < len(cells))
             parsed = (
                 module.canonicalise(batch.table, self.source) if len(batch.table.positions) else Parsed(pl.DataFrame())
             )

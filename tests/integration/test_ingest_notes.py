@@ -188,3 +188,35 @@ def test_stamps_without_a_start_are_told_once_a_run(tmp_path):
     assert note.code == "assumed_origin"
     assert note.text.startswith("a.jsonl (mooncake) and 1 other: stamps count from a start that is not named")
     assert not ingested(tmp_path / "named", *files, form="mooncake", origin="2026-03-01T00:00:00Z").warnings
+
+
+def test_a_mapped_field_that_no_record_has_is_told_once_with_the_nearest(tmp_path):
+    rows = [{"ts": 1772359200 + n, "svc": "chat", "usage": {"in": 8, "out": n or None, "idle": None}} for n in range(9)]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(lines(*({**row, "rid": f"{name}{n}"} for n, row in enumerate(rows))))
+    given = {
+        "arrived_at": {"field": "ts", "unit": "s"}, "request_id": "rid", "model": ["service", "svc"],
+        "prompt_tokens": "usage.inn", "output_tokens": "usage.out", "cached_prompt_tokens": "usage.idle",
+        "status": ["state", {"value": "ok"}], "session_id": ["thread", "talk"],
+    }  # fmt: skip
+    files = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    result = ingested(tmp_path / "home", *files, form="mapped", mapping=given)
+    assert [(note.code, note.text) for note in result.warnings] == [
+        (
+            "mapped_field_missing",
+            (
+                "a.jsonl and 1 other: prompt_tokens: no record has the field 'usage.inn'; did you mean 'usage.in'?; "
+                "session_id: no record has the field 'thread' or 'talk'"
+            ),
+        )
+    ]
+    sound = {**given, "prompt_tokens": "usage.in", "session_id": "rid"}
+    assert not ingested(tmp_path / "sound", *files, form="mapped", mapping=sound).warnings
+
+
+def test_a_mapped_column_that_a_csv_need_not_have_is_told_too(tmp_path):
+    log = tmp_path / "a.csv"
+    log.write_text("ts,in_tokens,note\n2026-03-01T10:00:00Z,5,\n2026-03-01T10:00:01Z,6,\n")
+    given = {"arrived_at": "ts", "prompt_tokens": "in_token", "session_id": "note", "recognise": {"columns": ["ts"]}}
+    (told,) = texts(ingested(tmp_path / "home", log, form="mapped", mapping=given))
+    assert told == "a.csv: prompt_tokens: no record has the field 'in_token'; did you mean 'in_tokens'?"
