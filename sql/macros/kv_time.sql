@@ -4,6 +4,10 @@
 create or replace macro kv_time(
     deployment_id, prompt_tokens, output_tokens, decode_s, cached_tokens := 0, prefill_s := 0
 ) as (
-    kv_mean_bytes(deployment_id, coalesce(cached_tokens, 0), prompt_tokens) * case when prefill_s >= 0 then prefill_s end
-    + kv_mean_bytes(deployment_id, prompt_tokens, prompt_tokens + output_tokens) * case when decode_s >= 0 then decode_s end
+    case
+        when prefill_s >= 0 and decode_s >= 0
+            then
+                kv_mean_bytes(deployment_id, coalesce(cached_tokens, 0), prompt_tokens) * prefill_s
+                + kv_mean_bytes(deployment_id, prompt_tokens, prompt_tokens + output_tokens) * decode_s
+    end
 )
