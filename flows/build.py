@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.audit_fault import SHOWN_ROWS, audit_fault, named_rows
 from flows.column_rules import audit_columns
 from flows.damage import lake_damage_named, plan_damage_named
 from flows.dictionary import dictionary
@@ -17,7 +18,6 @@ from flows.renewal import register_touched, renew
 from flows.tables import columns, comment, create_tables
 from flows.versions import KEPT_VERSIONS
 from flows.warehouse import Draft, drafting, publish
-from transforms.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from flows.progress import Advance, Progress
     from flows.renewal import Renewed
 
-SHOWN_ROWS = 3
-"""Offending rows that a failed audit shows."""
 EVERY_DAY = Span()
 
 
@@ -106,9 +104,5 @@ def run_audits(connection: duckdb.DuckDBPyConnection, audits: Sequence[Model], a
         relation = connection.sql(audit.sql)
         rows = relation.limit(SHOWN_ROWS).fetchall()
         if rows:
-            shown = "; ".join(", ".join(f"{c} {v}" for c, v in zip(relation.columns, row, strict=True)) for row in rows)
-            raise DataError(
-                f"{audit.name} found rows that must not exist, so nothing is published and the old warehouse stands: "
-                f"{shown}"
-            )
+            raise audit_fault(audit.name, "that must not exist", named_rows(relation.columns, rows))
         advance()

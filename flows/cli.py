@@ -101,9 +101,7 @@ def main() -> None:
         sys.exit(2)
     except USAGE_ERROR as error:
         said = getattr(error, "format_message", error.__str__)()
-        hint = (
-            "SQL that begins with a comment goes in with --file FILE" if SQL_COMMENT in said else "see kvledger --help"
-        )
+        hint = COMMENT_HINT if SQL_COMMENT in said else "see kvledger --help"
         print_error(f"{said}; {hint}")
         sys.exit(2)
     except OSError as error:

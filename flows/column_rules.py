@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
+from flows.audit_fault import SHOWN_ROWS, audit_fault, named_rows
 from flows.dictionary import dictionary
 from flows.tables import quoted
-from transforms.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from flows.dictionary import Table
-
-SHOWN_ROWS = 3
-"""Offending rows that a failed audit shows."""
+    from transforms.errors import DataError
 
 QUANTILES = ("min", "p50", "p75", "p90", "p95", "p99", "p999", "max")
 """Statistics in a column's name, none of which is above the next."""
@@ -129,8 +127,4 @@ def _broken(connection: duckdb.DuckDBPyConnection, table: Table, rule: Rule) -> 
     rows = connection.execute(
         f"select {', '.join(shown)} from {table.name} where {rule.broken} limit {SHOWN_ROWS}"  # noqa: S608
     ).fetchall()
-    named = "; ".join(", ".join(f"{c} {v}" for c, v in zip(shown, row, strict=True)) for row in rows)
-    return DataError(
-        f"audit_columns found rows of {table.name} whose {rule.words}, so nothing is published and the old warehouse "
-        f"stands: {named}"
-    )
+    return audit_fault("audit_columns", f"of {table.name} whose {rule.words}", named_rows(shown, rows))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.audit_fault import SHOWN_ROWS, audit_fault
 from flows.dictionary import dictionary
-from transforms.errors import DataError
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,13 +37,10 @@ def audit_grains(connection: duckdb.DuckDBPyConnection) -> None:
     for (name,) in found:
         listed = ", ".join(dictionary()[name].grain)
         rows = connection.execute(
-            f"select {listed} from {name} group by all having count(*) > 1 order by all limit 3"  # noqa: S608
+            f"select {listed} from {name} group by all having count(*) > 1 order by all limit {SHOWN_ROWS}"  # noqa: S608
         ).fetchall()
         shown = "; ".join(", ".join(map(str, row)) for row in rows)
-        raise DataError(
-            f"audit_grains found rows of {name} that are not one each of {listed}, so nothing is published and the old "
-            f"warehouse stands: {shown}"
-        )
+        raise audit_fault("audit_grains", f"of {name} that are not one each of {listed}", shown)
 
 
 def _grain(table: Table) -> str:
