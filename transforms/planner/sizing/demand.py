@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.planner.residency.occupancy import HOUR_S, hour_peaks
-from transforms.planner.residency.pace import decode_work_s, prefill_work_s
+from transforms.planner.residency.occupancy import HOUR_S, hour_peaks, request_residency, total_block_bytes
+from transforms.planner.residency.pace import decode_work_s, prefill_work_s, slo_pace
 from transforms.planner.residency.sweep import MICROS, Sweep
+from transforms.planner.residency.timeline import slo_week
 from transforms.planner.sizing.latency_estimate import floor_text, replicas_for
 from transforms.planner.sizing.tail import tail_of
 from transforms.planner.sizing.window_survey import FULL_WINDOW_REQUESTS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from transforms.planner.sizing.replica import Replica
     from transforms.planner.sizing.tail import Tail
     from transforms.planner.steps.step_time import Number
+    from transforms.workload import Workload
 
     Reals = NDArray[np.float64]
     Wholes = NDArray[np.int64]
@@ -90,6 +92,22 @@ def week_peak(series: Reals) -> Peak:
     hours = hour_peaks(series)
     busiest = int(hours.argmax())
     return Peak(float(hours[busiest]), busiest, hours.reshape(-1, DAY_S // HOUR_S).max(axis=1))
+
+
+@dataclass(frozen=True)
+class SloPeaks:
+    """Week's peaks at SLO pace: KV in bytes, work in replica-seconds a second."""
+
+    kv_bytes: float
+    work: float
+
+
+def slo_peaks(workload: Workload, replica: Replica) -> SloPeaks:
+    """Peaks of the accepted requests of `workload` on replicas like `replica`."""
+    pace = slo_pace(replica)
+    slo = slo_week(workload, replica, pace)
+    held, work = total_block_bytes(request_residency(slo, replica)), compute_work(slo, replica, pace)
+    return SloPeaks(week_peak(held).value, week_peak(work).value)
 
 
 def day_tails(series: Reals) -> tuple[Tail | None, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from transforms.planner.sizing.demand import SloPeaks
 from transforms.planner.sizing.gpus import gpus_of, whole_replicas
 from transforms.planner.sizing.plan_tables import TODAY, plan_rows
 from transforms.planner.weeks.growth import Outlook, forecast_rows, growth_of
@@ -42,7 +43,7 @@ def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: st
     keys = {"run_id": run_id, "week": later.week, "deployment_id": later.deployment_id, "scenario_id": TODAY}
     changes, causes = [], []
     if weeks.earlier is not None:
-        taken = taken_week(later, site.replica)
+        taken = taken_week(later, site.replica, _peaks(plan, site))
         changes, causes = change_rows(weeks.earlier, taken, site), ttft_rows(weeks.earlier, taken, site)
     forecasts = forecast_rows(growth_of(weeks.work_per_s), _outlook(plan, later.week, site, weeks))
     return {
@@ -58,6 +59,12 @@ def with_weeks(plan: Plan, later: Workload, site: Site, weeks: Weeks, run_id: st
             "plan_forecasts", keys, [{**forecast, "covered_s": site.covered_s} for forecast in forecasts]
         ),
     }
+
+
+def _peaks(plan: Plan, site: Site) -> SloPeaks | None:
+    """Peaks of the week that `plan` was sized by; None where nothing was."""
+    kv_bytes, busy_gpus = plan["plan_replicas"].select("residency_peak_bytes", "compute_gpu_s_per_s").row(0)
+    return None if kv_bytes is None or busy_gpus is None else SloPeaks(kv_bytes, busy_gpus / site.replica.gpus)
 
 
 def _outlook(plan: Plan, week: str, site: Site, weeks: Weeks) -> Outlook:

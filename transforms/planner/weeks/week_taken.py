@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.attempts import parts_of
-from transforms.planner.residency.occupancy import HOUR_S, request_residency, total_block_bytes
-from transforms.planner.residency.pace import slo_pace
-from transforms.planner.residency.timeline import accepted, slo_week
-from transforms.planner.sizing.demand import compute_work, week_peak
+from transforms.planner.residency.occupancy import HOUR_S
+from transforms.planner.residency.timeline import accepted
+from transforms.planner.sizing.demand import slo_peaks
 from transforms.workload import MICROS, WEEK_S
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from transforms.attempts import Attempts
+    from transforms.planner.sizing.demand import SloPeaks
     from transforms.planner.sizing.replica import Replica
     from transforms.workload import Workload
 
@@ -68,14 +68,6 @@ class FirstTokens:
     hour: Hour
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """Largest peak of a week's hours at SLO pace: KV in bytes, work in replica-seconds a second."""
-
-    kv_bytes: float
-    work: float
-
-
 @dataclass(frozen=True, eq=False)
 class TakenWeek:
     """Some of the accepted requests and tool waits of a week, evenly spread over them, and how many there are."""
@@ -93,12 +85,12 @@ class TakenWeek:
     wait_s: Reals
     wait_names: pl.DataFrame
     first_tokens: FirstTokens
-    peaks: Peaks | None
+    peaks: SloPeaks | None
     """Of all requests; None where all are rows. A row that stands for n has all n come at once, and peaks higher."""
 
 
-def taken_week(week: Workload, replica: Replica) -> TakenWeek:
-    """What is compared of `week` on replicas like `replica`."""
+def taken_week(week: Workload, replica: Replica, peaks: SloPeaks | None = None) -> TakenWeek:
+    """What is compared of `week` on replicas like `replica`; `peaks` are its own, where they are known already."""
     is_taken = accepted(week, replica) & ~week.is_carried
     requests = int(is_taken.sum())
     rows = np.flatnonzero(is_taken)[_every(requests)]
@@ -116,15 +108,8 @@ def taken_week(week: Workload, replica: Replica) -> TakenWeek:
         wait_s=(waits.end_us - waits.start_us)[gaps] / 1e6,
         wait_names=waits.labels.select("model", "tenant")[gaps],
         first_tokens=FirstTokens(_logged_p95_s(week), _slowest_s(week), _busiest_hour(week, is_taken)),
-        peaks=_peaks(week, replica) if len(rows) < requests else None,
+        peaks=(peaks or slo_peaks(week, replica)) if len(rows) < requests else None,
     )
-
-
-def _peaks(week: Workload, replica: Replica) -> Peaks:
-    pace = slo_pace(replica)
-    slo = slo_week(week, replica, pace)
-    held, work = total_block_bytes(request_residency(slo, replica)), compute_work(slo, replica, pace)
-    return Peaks(week_peak(held).value, week_peak(work).value)
 
 
 def marks_of(attempts: Attempts) -> Marks:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transforms.planner.residency.occupancy import request_residency, total_block_bytes
-from transforms.planner.residency.pace import slo_pace
-from transforms.planner.residency.timeline import accepted, slo_week
+from transforms.planner.residency.timeline import accepted
 from transforms.planner.residency.traffic import windows_of
-from transforms.planner.sizing.demand import compute_demand, compute_work, kv_demand, latency_demand, week_peak
+from transforms.planner.sizing.demand import compute_demand, kv_demand, latency_demand, slo_peaks
 from transforms.planner.sizing.gpus import NO_DEMAND, binding, fleet_for, gpus_of
 from transforms.planner.sizing.latency_by_replay import latency_by_replay
 
@@ -28,22 +26,20 @@ def needed_fleet(workload: Workload, site: Site, *, is_replayed: bool) -> dict[s
     replica = site.replica
     if not (accepted(workload, replica) & ~workload.is_carried).any():
         return _fleet(site, NO_DEMAND, gpus_of(site.now_replicas, site.terms))
-    pace = slo_pace(replica)
-    slo = slo_week(workload, replica, pace)
-    kv = week_peak(total_block_bytes(request_residency(slo, replica)))
+    peaks = slo_peaks(workload, replica)
     latency = latency_demand(windows_of(workload, replica), replica)
     if is_replayed:
         latency = latency_by_replay(workload, replica, latency, site.now_replicas, site.seed)
     demands: dict[str, float | None] = {
-        "kv": float(kv_demand(kv.value, replica, site.headroom_ratio)),
-        "compute": float(compute_demand(week_peak(compute_work(slo, replica, pace)).value, site.headroom_ratio)),
+        "kv": float(kv_demand(peaks.kv_bytes, replica, site.headroom_ratio)),
+        "compute": float(compute_demand(peaks.work, site.headroom_ratio)),
         "latency": None if latency.replicas is None else float(latency.replicas),
     }
     count = fleet_for([value for value in demands.values() if value is not None], site.terms)
     return {
         **_fleet(site, binding(demands), count.gpus),
         "needed_replicas": count.replicas,
-        "residency_peak_bytes": kv.value,
+        "residency_peak_bytes": peaks.kv_bytes,
         "is_slo_reachable": latency.replicas is not None,
         "slo_floor_text": latency.floor_text(replica),
         "latency_demand_by": CLOSED_FORMS if latency.replay is None else REPLAYED,
