@@ -1,7 +1,7 @@
 -- One row per week and deployment: the gaps between arrivals, those of over an hour (outages of the log) left out.
 -- grain: week, deployment_id
 -- incremental: week
-with arrivals as (
+with arrivals as not materialized (
     select week, coalesce(deployment_id, '(none)') as deployment_id, epoch_us(arrived_at) as arrived_us
     from fct_requests
     where served_by <> 'gateway_cache'

@@ -1,7 +1,7 @@
 -- One row per week, grouping (model or tenant) and member: gaps between its arrivals, those of over an hour left out.
 -- grain: week, grouping_name, member
 -- incremental: week
-with arrivals as (
+with arrivals as not materialized (
     select week, model, tenant, epoch_us(arrived_at) as arrived_us
     from fct_requests
     where served_by <> 'gateway_cache'

@@ -1,7 +1,7 @@
 -- One row per week, grouping (model or tenant), member and hour of the week in the planning time zone: its rhythm.
 -- grain: week, grouping_name, member, hour_of_week
 -- incremental: week
-with quarters as (
+with quarters as materialized (
     select week, model, tenant, time_bucket(interval '15 minutes', arrived_at) as quarter_at, count(*) as requests
     from fct_requests
     where served_by <> 'gateway_cache'

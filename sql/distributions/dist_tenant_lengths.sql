@@ -1,7 +1,7 @@
 -- One row per week, deployment, tenant, '(none)' where none is logged, and measure: how long prompts and outputs are.
 -- grain: week, deployment_id, tenant, measure
 -- incremental: week
-with requests as (
+with requests as not materialized (
     select
         week, coalesce(deployment_id, '(none)') as deployment_id, coalesce(tenant, '(none)') as tenant,
         prompt_tokens, output_tokens

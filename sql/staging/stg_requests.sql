@@ -1,7 +1,7 @@
 -- One row per row of the lake: typed, with its week and the deployment that serves its model.
 -- grain: source, request_id, attempt
 -- incremental: session
-with typed as (
+with typed as not materialized (
     select
         * replace (
             -- a lake of before such times were refused: more than a week, and no stamp can hold it
@@ -28,7 +28,7 @@ unproven as (
     having count(distinct request_id) = 1
 ),
 
-told as (
+told as not materialized (
     select
         *,
         known_operation = 'chat' and not list_has_any(known_flags, ['aggregate', 'synthetic']) as is_chat,

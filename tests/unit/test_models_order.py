@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sqlglot
+from sqlglot import exp
 
 from flows.models import Model, models, ordered, read_model, tables_read
+
+ROWS = {"raw_requests", "stg_requests", "fct_requests", "fct_attempts", "fct_tool_waits", "fct_sessions"}
+"""Relations with a row a request, attempt, wait or session: millions."""
 
 
 def model(name: str, *reads: str) -> Model:
@@ -40,6 +45,23 @@ def test_a_folder_reads_only_what_comes_before_it() -> None:
             assert one.folder in ("marts", "audits"), f"{one.name}: only marts and audits read plans"
         if any(read.startswith("raw_") for read in one.reads):
             assert one.folder not in ("marts", "audits"), f"{one.name}: raw inputs are gone when marts are rebuilt"
+
+
+def test_what_is_read_twice_of_millions_of_rows_says_whether_it_is_kept() -> None:
+    """DuckDB keeps such a CTE where it is told nothing: tens of gigabytes on their way through the disk."""
+    silent, told = [], 0
+    for one in models():
+        tree = sqlglot.parse_one(one.sql, read="duckdb")
+        reads = [table.name for table in tree.find_all(exp.Table)]
+        for cte in tree.find_all(exp.CTE):
+            if (
+                one.folder != "audits"
+                and ROWS & {t.name for t in cte.this.find_all(exp.Table)}
+                and reads.count(cte.alias) > 1
+            ):
+                told += 1
+                silent += [f"{one.name}: {cte.alias}"] if cte.args.get("materialized") is None else []
+    assert (silent, told > 3) == ([], True)
 
 
 @pytest.mark.parametrize(
