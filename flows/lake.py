@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from transforms.canonical import SCHEMA
 from transforms.errors import HomeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from flows.home import Home
@@ -72,14 +70,6 @@ def reject_days(home: Home) -> list[str]:
 
 def _days(folder: Path) -> list[str]:
     return sorted(path.parent.name.removeprefix("date=") for path in folder.glob("date=*/part-0.parquet"))
-
-
-def read_requests(home: Home, days: Iterable[str]) -> pl.LazyFrame:
-    """The rows of `days`, by column name; columns the files lack are NULL."""
-    paths = [path for day in days for path in requests_paths(home, day)]
-    if not paths:
-        return pl.LazyFrame(schema=SCHEMA)
-    return pl.scan_parquet(paths, schema=SCHEMA, missing_columns="insert", extra_columns="ignore")
 
 
 @dataclass

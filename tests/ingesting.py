@@ -12,8 +12,9 @@ import polars as pl
 
 from flows.home import open_home
 from flows.ingest import ingest
-from flows.lake import read_requests, reject_days, rejects_path, request_days
+from flows.lake import reject_days, rejects_path, request_days, requests_paths
 from flows.processes import worker_pool
+from transforms.canonical import SCHEMA
 from transforms.fleet import Privacy, Source
 
 
@@ -50,7 +51,10 @@ def ingested(root, *paths, form, workers=0, base=Path("/"), mapping=None, privac
 def lake(root):
     """All rows of the lake, in its order."""
     home = open_home(Path(root))
-    return read_requests(home, request_days(home)).collect()
+    paths = [path for day in request_days(home) for path in requests_paths(home, day)]
+    if not paths:
+        return pl.DataFrame(schema=SCHEMA)
+    return pl.scan_parquet(paths, schema=SCHEMA, missing_columns="insert", extra_columns="ignore").collect()
 
 
 def rejects(root):

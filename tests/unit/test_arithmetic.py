@@ -144,18 +144,14 @@ def test_rule_of_thumb_of_batching_never_reaches_two() -> None:
     assert arithmetic.batch_gain_factor(10**6) < 2
 
 
-def test_tpot_is_per_request_and_itl_pools_chunks() -> None:
+def test_tpot_is_per_request() -> None:
     assert arithmetic.tpot_s(10.0, 1.0, 91) == pytest.approx(0.1)
     assert arithmetic.tpot_s(1.0, 1.0, 1) is None
     # One slow short answer and one quick long one: half of the requests are slow, a tenth of the gaps is.
     slow, quick = [0.0, 1.0], [0.1 * n for n in range(10)]
     tpots = [arithmetic.tpot_s(times[-1] - times[0] + 1.0, 1.0, len(times)) or 0.0 for times in (slow, quick)]
     assert arithmetic.quantile(tpots, 0.5) == pytest.approx(0.55)
-    gaps = arithmetic.itl_s([slow, quick])
-    assert len(gaps) == 10
-    assert arithmetic.quantile(gaps, 0.5) == pytest.approx(0.1)
     # Speculation: three tokens come in one chunk, so a gap between chunks is not a token's time.
-    assert arithmetic.itl_s([[0.0, 0.3]]) == [0.3]
     assert arithmetic.tpot_s(0.3 + 1.0, 1.0, 4) == pytest.approx(0.1)
 
 

@@ -50,7 +50,7 @@ def page(shape: ModelShape, version: tuple[int, int] = (0, 19), **engine: Any) -
     """Block in tokens and padding in percent, as the engine prints them."""
     settings = Engine(**{"enable_prefix_caching": False, **engine})
     found = state_page(shape, settings, vllm_rules(version), kv_format(shape, settings, version))
-    return found.block_tokens, round(found.padding_ratio * 100, 2)
+    return found.block_tokens, round((found.page_bytes / found.state_bytes - 1) * 100, 2)
 
 
 @pytest.mark.parametrize(

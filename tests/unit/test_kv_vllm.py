@@ -234,7 +234,7 @@ def test_pipeline_stages_take_the_fullest() -> None:
 def test_replica_and_gpu_bytes() -> None:
     found = account(LLAMA_8B, 10 * GIB, tensor_parallel_size=16)
     assert found.bytes_per_token == 16 * found.bytes_per_token_per_gpu == 2 * 131_072  # each head twice
-    assert found.per_gpu(found.held_bytes(1000)) == 63 * 16 * found.bytes_per_token_per_gpu
+    assert found.held_bytes(1000) == 63 * 16 * found.bytes_per_token
 
 
 def test_states_before_0_10_lay_outside_the_kv_cache() -> None:

@@ -13,7 +13,6 @@ import pytest
 from flows.catalog import load_catalog
 from transforms.errors import CatalogError, ConfigError
 from transforms.planner.model.expert_layout import (
-    FLASHINFER_CUTLASS,
     MARLIN,
     SGLANG_ON_AMD,
     TENSORRT_LLM,
@@ -25,6 +24,8 @@ from transforms.planner.model.quantization import quantization
 from transforms.planner.model.weights import stage_layers, weights
 
 GIB = 2**30
+# vLLM takes it for MXFP4 experts where an environment variable asks for FlashInfer's CUTLASS kernels (mxfp4.py).
+FLASHINFER_CUTLASS = ExpertLayout(128, 128)
 CATALOG = load_catalog(None)
 FP8 = {"quant_method": "fp8"}
 BNB4 = {"quant_method": "bitsandbytes", "load_in_4bit": True}
@@ -324,13 +325,6 @@ def test_modules_that_a_checkpoint_ignores_keep_sixteen_bits():
     ):
         listed = {**config, "quantization_config": {**FP8, "modules_to_not_convert": [pattern]}}
         assert weights(listed, "x").routed_expert_bytes == experts * (48 + layers) // 48, pattern
-
-
-def test_what_a_step_reads_leaves_out_the_input_embedding_unless_it_is_the_head():
-    untied = weights(CATALOG.model("meta-llama/Llama-3.1-8B-Instruct").config, "x")
-    assert untied.shared_bytes == untied.total_bytes - 128_256 * 4096 * 2
-    tied = weights(CATALOG.model("meta-llama/Llama-3.2-1B-Instruct").config, "x")
-    assert tied.shared_bytes == tied.total_bytes
 
 
 def test_experts_spread_over_data_parallel_ranks_and_a_drafter_adds_a_layer():

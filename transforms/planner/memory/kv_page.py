@@ -37,11 +37,6 @@ class StatePage:
     page_bytes: int
     state_bytes: int
 
-    @property
-    def padding_ratio(self) -> float:
-        """Share by which the state is padded to the page, as the engine prints it."""
-        return (self.page_bytes - self.state_bytes) / self.state_bytes
-
 
 def block_tokens(shape: ModelShape, engine: Engine, rules: VllmRules, kv: KvFormat) -> int:
     """Tokens of a block of a model without states: what was asked for, else what the kernels prefer."""

@@ -117,10 +117,6 @@ class KvAccount:
         """Bytes that one request of `tokens` tokens holds on the whole engine."""
         return sum(group.held_bytes(tokens) for group in self.groups)
 
-    def per_gpu(self, engine_bytes: float) -> float:
-        """Bytes on the fullest GPU of `engine_bytes` held on the whole engine."""
-        return engine_bytes * self.bytes_per_block_per_gpu / self.bytes_per_block
-
 
 def largest_length(blocks_needed: Callable[[int], int], blocks: int, bound_tokens: int) -> int:
     """Longest request in tokens that `blocks` hold; `bound_tokens` where nothing in it grows; 0 if none fits."""

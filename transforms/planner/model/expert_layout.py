@@ -35,9 +35,8 @@ class ExpertLayout:
 
 
 # The kernels vLLM has for MXFP4 experts (mxfp4.py, create_weights): Marlin where no other is built in,
-# TensorRT-LLM's on data-centre Blackwell, FlashInfer's of CUTLASS where an environment variable asks for it.
+# TensorRT-LLM's on data-centre Blackwell.
 MARLIN = ExpertLayout(256, 128)
-FLASHINFER_CUTLASS = ExpertLayout(128, 128)
 TENSORRT_LLM = ExpertLayout(256, 256)
 # SGLang on AMD keeps the order of int4 experts, one index a row and one sorted, although none is used
 # (compressed_tensors_wNa16_moe.py: CompressedTensorsWNA16TritonMoE never drops w13_weight_g_idx and its like).

@@ -36,16 +36,9 @@ class Weights:
     parameters: Parameters
     quantization: str
     total_bytes: int
-    embedding_bytes: int
-    """The input embedding, which a step does not read as a matrix."""
     routed_expert_bytes: int
     per_gpu_bytes: int
     """On the fullest GPU, with what every rank repeats, rotary tables and the engine's own copies."""
-
-    @property
-    def shared_bytes(self) -> int:
-        """What every step reads: all but the input embedding and the routed experts."""
-        return self.total_bytes - self.embedding_bytes * (not self.parameters.is_tied) - self.routed_expert_bytes
 
 
 def weights(
@@ -80,7 +73,6 @@ def weights(
         parameters=counted,
         quantization=storage.scheme.name,
         total_bytes=round(sum(map(sum, layers)) + outside),
-        embedding_bytes=round(alone.bytes_of(counted.embedding)),
         routed_expert_bytes=round(sum(routed)),
         per_gpu_bytes=_fullest_stage_bytes(
             read, counted, storage.split(tensor, tensor * data), pipeline=pipeline, drafter_layers=drafter_layers

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from transforms.errors import CapacityError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 ONE_MEAN_HALF = 0.5
 """A request that grows at a constant rate holds half of its growth on average."""
@@ -155,14 +154,6 @@ def batch_gain_factor(batch_requests: int) -> float:
 def tpot_s(e2e_s: float, ttft_s: float, output_tokens: int) -> float | None:
     """Time per output token after the first, of one request; None where there is no second token."""
     return (e2e_s - ttft_s) / (output_tokens - 1) if output_tokens > 1 else None
-
-
-def itl_s(chunk_times_s: Iterable[Sequence[float]]) -> list[float]:
-    """Gaps between streamed chunks pooled over all requests, sorted.
-
-    Long answers weigh more here than in TPOT, and under speculative decoding a chunk is not one token.
-    """
-    return sorted(later - earlier for times in chunk_times_s for earlier, later in pairwise(times))
 
 
 def quantile(values: Iterable[float], ratio: float) -> float:

@@ -243,10 +243,5 @@ def step_floor_s(model: StepModel) -> float:
     return (model.weight_bytes + asked) / model.peak_bytes_per_s
 
 
-def tpot_floor_s(model: StepModel) -> float:
-    """Seconds below which no output token can take, speculated ones included."""
-    return step_floor_s(model) / (1 + model.speculative_tokens)
-
-
 def _ceiling(value: float) -> float:
     return float(math.ceil(value))
