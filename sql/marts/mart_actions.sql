@@ -30,8 +30,8 @@ scenarios as (
 policies as (
     select
         week, deployment_id, 3 as position, policy_text as action_text, saving_usd_per_hour, provenance,
-        format('frees {:.3g} GPU·h a week', saving_gpu_s / 3600) as freed_text,
-        coalesce(note, format('computes {:.3g} GPU·h anew a week', recompute_gpu_s / 3600)) as risk_text
+        format('frees {} GPU·h a week', figure_text(saving_gpu_s / 3600)) as freed_text,
+        coalesce(note, format('computes {} GPU·h anew a week', figure_text(recompute_gpu_s / 3600))) as risk_text
     from mart_tool_wait_policies
     where is_best and not is_today and saving_gpu_s_per_s >= action_least_gpus()
 ),

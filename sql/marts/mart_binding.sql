@@ -6,7 +6,7 @@ with printed as (
         needed_replicas - replicas_replicas as spare_replicas,
         list_transform(
             [residency_peak_bytes / 1073741824, kv_capacity_bytes / 1073741824, compute_gpu_s_per_s, demand_replicas],
-            lambda x: case when x >= 1000 then format('{:,.0f}', x) else format('{:.3g}', x) end
+            lambda x: figure_text(x)
         ) as figures
     from plan_replicas
     where scenario_id = 'today' and is_binding

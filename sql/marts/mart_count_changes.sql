@@ -23,8 +23,8 @@ select
                 case
                     when now.demand = 'none' or earlier.demand = 'none' then 'one of the weeks has no usable traffic'
                     else format(
-                        '{} asks {:.3g} replicas after {:.3g}', now.demand_text, now.demand_replicas,
-                        earlier.demand_replicas
+                        '{} asks {} replicas after {}', now.demand_text, figure_text(now.demand_replicas),
+                        figure_text(earlier.demand_replicas)
                     ) || if(now.demand = earlier.demand, '', ' for ' || earlier.demand_text)
                 end,
                 if(

@@ -11,7 +11,7 @@ select
         when 'drop' then 'drop KV when a tool is called'
         when 'keep' then 'pin KV until the tool returns'
         when 'offload' then 'move KV to the host while a tool runs'
-        when 'ttl' then format('pin KV for up to {:.3g} s of a tool wait', plan.ttl_s)
+        when 'ttl' then format('pin KV for up to {} s of a tool wait', figure_text(plan.ttl_s))
         else plan.policy
     end as policy_text,
     plan.note, plan.provenance
