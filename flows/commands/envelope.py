@@ -66,12 +66,12 @@ def _heads_note(given: Mapping[str, float], answers: list[Answer], model: str, h
     """What the KV heads of the model named make of the figure; None where they are those given."""
     from flows.catalog import load_catalog
     from flows.home import Home
-    from transforms.planner.model.config_reading import KV_HEADS, read_config, whole
+    from transforms.planner.model.config_reading import kv_heads, read_config
     from transforms.planner.sizing.arithmetic import kv_heads_note
 
     held = next((one.value for one in answers if one.name == "held_bytes"), None)
     found = load_catalog(Home(home)).model(model)
-    heads = whole(read_config(found.config, found.where), *KV_HEADS)
-    if held is None or heads is None or "kv_heads" not in given:
+    if held is None or "kv_heads" not in given:
         return None
+    heads = kv_heads(read_config(found.config, found.where))
     return kv_heads_note(held, int(given["kv_heads"]), found.model_id, heads)

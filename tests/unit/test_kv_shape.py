@@ -51,6 +51,29 @@ def test_without_kv_heads_every_query_head_has_its_own() -> None:
 def test_multi_query_has_one_kv_head() -> None:
     falcon = {"model_type": "falcon", "num_hidden_layers": 2, "num_attention_heads": 71, "hidden_size": 4544}
     assert model_shape(falcon | {"multi_query": True}, "c").layers[0] == (AttentionLayer(1, 64, 64),)
+    saved_again = falcon | {"multi_query": True, "num_kv_heads": 71, "new_decoder_architecture": False}
+    assert model_shape(saved_again, "c").layers[0] == (AttentionLayer(1, 64, 64),)
+    newer = {"multi_query": True, "num_kv_heads": 8, "new_decoder_architecture": True}
+    assert model_shape(falcon | newer, "c").layers[0] == (AttentionLayer(8, 64, 64),)
+    assert shape(multi_query_attention=False, multi_query_group_num=2, num_key_value_heads=None).layers[0] == (
+        AttentionLayer(32, 128, 128),
+    )
+
+
+def test_a_silent_config_has_what_its_class_assumes() -> None:
+    """google/gemma-3-12b-it names no head_dim (not 3,840 / 16), gemma-3-4b-it no heads, pixtral-12b no query heads."""
+    gemma = {"model_type": "gemma3_text", "sliding_window": 1024, "num_hidden_layers": 6}
+    larger = gemma | {"hidden_size": 3840, "num_attention_heads": 16, "num_key_value_heads": 8}
+    for text, heads in ((larger, 8), (gemma | {"hidden_size": 2560}, 4)):
+        found = model_shape({"model_type": "gemma3", "text_config": text}, "c")
+        assert kinds(found) == "WWWWWF"
+        assert found.layers[5] == (AttentionLayer(heads, 256, 256),)
+    pixtral = {"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "num_hidden_layers": 1}
+    assert model_shape({"model_type": "llava", "text_config": pixtral}, "c").layers[0] == (AttentionLayer(8, 128, 128),)
+    assert shape(model_type="qwen3", hidden_size=1024).layers[0] == (AttentionLayer(8, 128, 128),)
+    assert shape(model_type="mistral", num_key_value_heads=None, num_kv_heads=2).layers[0] == (
+        AttentionLayer(2, 128, 128),
+    )
 
 
 @pytest.mark.parametrize("tower", ["text_config", "llm_config", "language_config"])

@@ -293,6 +293,12 @@ def test_prefix_caching_of_models_with_states_by_version() -> None:
 
 def test_notes_say_what_was_not_followed() -> None:
     scheme = {"quantization_config": {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}}
-    assert "8-bit KV" in account(attention("llama", 2, 8, 128, **scheme), GIB).notes[0]
+    modelopt = {"quantization_config": {"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "FP8"}}}
+    for declared in (scheme, modelopt):
+        assert "8-bit KV" in account(attention("llama", 2, 8, 128, **declared), GIB).notes[0]
+    latent = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "index_head_dim": 128, "index_topk": 2048}
+    sparse = attention("deepseek_v32", 2, 8, 128, **latent)
+    assert "fp8_ds_mla" in account(sparse, GIB, version="0.11.2").notes[0]
+    assert account(sparse, GIB, version="0.12.0").notes == ()
     assert "no KV" in account(LLAMA_8B, GIB, speculative_tokens=3).notes[0]
     assert account(LLAMA_8B, GIB).notes == ()

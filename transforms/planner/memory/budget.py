@@ -16,7 +16,7 @@ from transforms.planner.memory.start_up import (
     release,
     vllm_start_up,
 )
-from transforms.planner.model.config_reading import HEADS, KV_HEADS, read_config, whole
+from transforms.planner.model.config_reading import HEADS, kv_heads, read_config, whole
 from transforms.planner.model.expert_layout import expert_layout
 from transforms.planner.model.model_shape import model_shape
 from transforms.planner.model.parameters import VOCABULARY_STEP
@@ -110,8 +110,8 @@ def is_divisible(config: Mapping[str, Any], where: str, tensor: int) -> bool:
         return False
     if whole(read, "kv_lora_rank"):
         return True
-    kv_heads = whole(read, *KV_HEADS) or heads or 1
-    return kv_heads % tensor == 0 or tensor % kv_heads == 0
+    held = kv_heads(read)
+    return held % tensor == 0 or tensor % held == 0
 
 
 def engine_defaults(gpu: Gpu, engine_name: str = "vllm", version: str | None = None) -> EngineDefaults:

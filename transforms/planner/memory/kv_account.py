@@ -19,7 +19,7 @@ from transforms.planner.memory.kv_layers import (
 from transforms.planner.memory.kv_result import KvAccount, KvGroup, KvLine
 from transforms.planner.memory.kv_sglang import sglang_account
 from transforms.planner.memory.kv_tensorrt_llm import tensorrt_llm_account
-from transforms.planner.memory.kv_versions import SGLANG, TENSORRT_LLM, known_version, vllm_rules
+from transforms.planner.memory.kv_versions import SGLANG, TENSORRT_LLM, VLLM, known_version, vllm_rules
 from transforms.planner.memory.kv_vllm import vllm_account
 from transforms.planner.model.layer_state import StateLayer
 from transforms.planner.model.model_shape import AttentionLayer, IndexerLayer, LatentLayer
@@ -125,6 +125,16 @@ def _notes(shape: ModelShape, engine: Engine) -> tuple[str, ...]:
             f"the checkpoint names {shape.kv_scheme_bits}-bit KV and the dtype is auto (16 bits counted); "
             "name fp8 if the engine follows the checkpoint"
         )
+    if engine.kv_cache_dtype == "auto" and shape.has_indexer and _takes_scaled_latents(engine):
+        notes.append(
+            "vLLM 0.11.0 makes fp8_ds_mla of auto for DeepSeek-V3.2, later releases do not (16 bits counted); name "
+            "fp8_ds_mla if the log says \"Using custom fp8 kv-cache format\""
+        )
     if engine.speculative_tokens and not (engine.drafter_layers or shape.own_drafter_layers):
         notes.append("speculative decoding without drafter layers: counted as a drafter that keeps no KV")
     return tuple(notes)
+
+
+def _takes_scaled_latents(engine: Engine) -> bool:
+    """Whether a release of this version makes fp8_ds_mla of the dtype auto (vllm-project/vllm#25988)."""
+    return engine.name == VLLM and known_version(engine.name, engine.version) == (0, 11)

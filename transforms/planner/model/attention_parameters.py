@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transforms.planner.model.config_reading import HEADS, HIDDEN, KV_HEADS, head_dim, needed, value_of, whole
+from transforms.planner.model.config_reading import HEADS, HIDDEN, head_dim, kv_heads, needed, value_of, whole
 from transforms.planner.model.layer_pattern import WINDOW
 from transforms.planner.model.parts import Part
 
@@ -25,16 +25,15 @@ def attention_parts(config: Config, family: str, kind: str) -> tuple[Part, ...]:
     hidden, heads = needed(config, *HIDDEN), needed(config, *HEADS)
     window = kind == WINDOW
     dim = head_dim(config, "swa_head_dim" if window else "global_head_dim")
-    kv_names = (("swa_num_key_value_heads",) if window else ("num_global_key_value_heads",)) + KV_HEADS
-    kv_heads = whole(config, *kv_names) or (1 if value_of(config, "multi_query") else heads)
+    held = kv_heads(config, "swa_num_key_value_heads" if window else "num_global_key_value_heads")
     value_dim = whole(config, "v_head_dim") or dim
     gate = 2 if family in _GATED or value_of(config, "attn_output_gate") else 1
     is_key_value = bool(value_of(config, "attention_k_eq_v")) and not window
     wide = gate * heads * dim + heads * value_dim
-    narrow = kv_heads * (dim if is_key_value else dim + value_dim)
+    narrow = held * (dim if is_key_value else dim + value_dim)
     parts: tuple[Part, ...] = (
         Part("attention", hidden * wide, modules=(_ATTENTION[0], _ATTENTION[3])),
-        Part("attention_kv", hidden * narrow, split=kv_heads, modules=_ATTENTION[1:3]),
+        Part("attention_kv", hidden * narrow, split=held, modules=_ATTENTION[1:3]),
     )
     if family in _BIASED or value_of(config, "attention_bias"):
         parts += (Part("attention_bias", gate * heads * dim + narrow, is_linear=False),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.errors import ConfigError
+from transforms.planner.model.model_families import CLASS_DEFAULTS
 
 # Names of the same fact in the public configs of the known families.
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -43,7 +44,7 @@ def read_config(document: Mapping[str, Any], where: str) -> Config:
     quantization = document.get("quantization_config") or tower.get("quantization_config") or {}
     if not isinstance(quantization, Mapping):
         raise ConfigError(f"{where}: 'quantization_config' must be an object, not {shown(quantization)}")
-    return Config(tower, where, model_type, architecture, quantization)
+    return Config(_with_class_defaults(tower, model_type), where, model_type, architecture, quantization)
 
 
 def whole(config: Config, *names: str) -> int | None:
@@ -106,6 +107,15 @@ def head_dim(config: Config, *first: str) -> int:
     return hidden // heads
 
 
+def kv_heads(config: Config, *first: str) -> int:
+    """KV heads of a layer: under `first`, under any common name, else one a query head or one in all (MQA)."""
+    if value_of(config, "multi_query") and not value_of(config, "new_decoder_architecture"):
+        return 1  # whatever num_kv_heads says: Falcon configs that were saved again count every query head in it
+    if value_of(config, "multi_query_attention") is False:  # ChatGLM: the number of groups is not used then
+        return needed(config, *HEADS)
+    return above_zero(config, *first, *KV_HEADS, "attn_config.kv_n_heads") or needed(config, *HEADS)
+
+
 def shown(value: Any) -> str:
     """`value` as an error line shows it: one line, cut short."""
     written = repr(value)
@@ -138,6 +148,17 @@ def words(config: Config, name: str) -> list[Any] | None:
     if not isinstance(value, list):
         raise ConfigError(f"{config.where}: '{name}' must be a list, not {shown(value)}")
     return value or None
+
+
+def _with_class_defaults(tower: Mapping[str, Any], model_type: str) -> Mapping[str, Any]:
+    """Give `tower` what its class assumes where the config is silent: a fact under another of its names is not."""
+    names = {name: group for group in (HEADS, KV_HEADS, HEAD_DIM) for name in group}
+    absent = {
+        name: value
+        for name, value in CLASS_DEFAULTS.get(model_type, {}).items()
+        if all(tower.get(other) is None for other in names.get(name, (name,)))
+    }
+    return {**tower, **absent} if absent else tower
 
 
 def _text_tower(document: Mapping[str, Any], where: str) -> Mapping[str, Any]:

@@ -67,6 +67,26 @@ FULL_EVERY_LAYERS = {
     "qwen3_next": 4,
 }
 
+# What public configs leave to their class (transformers configuration_<family>.py), by model_type:
+# google/gemma-3-12b-it names no head_dim, gemma-3-4b-it no heads either, pixtral-12b no query heads.
+CLASS_DEFAULTS: dict[str, dict[str, int]] = {
+    "gemma": {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "vocab_size": 256_000},
+    "gemma2": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 256_000},
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 262_208,
+        "max_position_embeddings": 131_072,
+    },
+    "mistral": {"num_attention_heads": 32, "num_key_value_heads": 8},
+    "mixtral": {"num_attention_heads": 32, "num_key_value_heads": 8},
+    "qwen3": {"head_dim": 128},
+    "qwen3_vl_text": {"head_dim": 128},
+    "llama4_text": {"head_dim": 128},
+    "gpt_oss": {"head_dim": 64},
+}
+
 _REFUSED = {
     "deepseek_v4": "DeepSeek-V4 (compressed, windowed and stateful layers) follows no rule that matches its logs",
     "deepseekv4": "DeepSeek-V4 (compressed, windowed and stateful layers) follows no rule that matches its logs",

@@ -8,10 +8,10 @@ from typing import Any
 
 from transforms.planner.model.config_reading import (
     HEADS,
-    KV_HEADS,
     Config,
     above_zero,
     head_dim,
+    kv_heads,
     layer_count,
     needed,
     read_config,
@@ -128,14 +128,14 @@ def _attention(config: Config, kind: str) -> tuple[Layer, ...]:
     if whole(config, "kv_lora_rank"):
         return (LatentLayer(needed(config, "kv_lora_rank"), needed(config, "qk_rope_head_dim")),)
     if kind == WINDOW:
-        heads, key_dim = _kv_heads(config, "swa_num_key_value_heads"), head_dim(config, "swa_head_dim")
+        heads, key_dim = kv_heads(config, "swa_num_key_value_heads"), head_dim(config, "swa_head_dim")
         value_dim = whole(config, "swa_v_head_dim", "v_head_dim") or key_dim
         window = needed(config, "sliding_window", "sliding_window_size")
         return (AttentionLayer(heads, key_dim, value_dim, window_tokens=window),)
     if kind == CHUNK:
-        heads, key_dim = _kv_heads(config), head_dim(config)
+        heads, key_dim = kv_heads(config), head_dim(config)
         return (AttentionLayer(heads, key_dim, key_dim, chunk_tokens=needed(config, "attention_chunk_size")),)
-    heads, key_dim = _kv_heads(config, "num_global_key_value_heads"), head_dim(config, "global_head_dim")
+    heads, key_dim = kv_heads(config, "num_global_key_value_heads"), head_dim(config, "global_head_dim")
     return (AttentionLayer(heads, key_dim, whole(config, "v_head_dim") or key_dim),)
 
 
@@ -161,20 +161,19 @@ def _has_own_indexer(config: Config, index: int) -> bool:
     return max(index - first + 1, 0) % (whole(config, "index_topk_freq") or 1) == 0
 
 
-def _kv_heads(config: Config, *first: str) -> int:
-    heads = above_zero(config, *first, *KV_HEADS, "attn_config.kv_n_heads")
-    if heads:
-        return heads
-    is_shared = value_of(config, "multi_query") and not value_of(config, "new_decoder_architecture")
-    return 1 if is_shared else needed(config, *HEADS)
-
-
 def _own_drafter_layers(config: Config, family: str) -> int:
     counted = whole(config, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
     return OWN_DRAFTER_LAYERS.get(family, 0) if counted is None else counted
 
 
 def _kv_scheme_bits(config: Config) -> int | None:
-    scheme = config.quantization.get("kv_cache_scheme")
-    bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
-    return bits if isinstance(bits, int) else None
+    """Read compressed-tensors' kv_cache_scheme and modelopt's kv_cache_quant_algo, which may lie one level deeper."""
+    inner = config.quantization.get("quantization")
+    for declared in (config.quantization, inner if isinstance(inner, Mapping) else {}):
+        scheme = declared.get("kv_cache_scheme")
+        bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
+        if isinstance(bits, int):
+            return bits
+        if str(declared.get("kv_cache_quant_algo")).upper() in ("FP8", "INT8"):
+            return 8
+    return None
