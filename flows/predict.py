@@ -32,7 +32,8 @@ class Answer:
     point_id: str
     status: str
     ttft_ms: float
-    tpot_ms: float
+    tpot_ms: float | None
+    """None where a request has one output token: then there is no time between tokens."""
     output_tokens_per_s_per_gpu: float
     calibration: Calibration
 
@@ -42,7 +43,7 @@ class Answer:
             "id": self.point_id,
             "status": self.status,
             "ttft_ms": round(self.ttft_ms, 4),
-            "tpot_ms": round(self.tpot_ms, 4),
+            "tpot_ms": None if self.tpot_ms is None else round(self.tpot_ms, 4),
             "output_tokens_per_s_per_gpu": round(self.output_tokens_per_s_per_gpu, 4),
             "provenance": self.calibration.provenance,
         }
@@ -79,12 +80,13 @@ def answer(row: Mapping[str, str | None], placing: Placing, calibrations: tuple[
     point, placed, gpu = placing.placed(row)
     calibration = chosen(calibrations, point.engine, gpu)
     found = predicted(point, placed, calibration)
-    note = placed.reading.note
+    has_gaps = point.output_tokens > 1
+    notes = (placed.reading.note, "" if has_gaps else "one output token has no time per output token")
     return Answer(
         point_id=point.point_id,
-        status=f"{ANSWERED}; {note}" if note else ANSWERED,
+        status="; ".join(filter(None, (ANSWERED, *notes))),
         ttft_ms=1000 * found.ttft_s,
-        tpot_ms=1000 * found.tpot_s,
+        tpot_ms=1000 * found.tpot_s if has_gaps else None,
         output_tokens_per_s_per_gpu=found.output_tokens_per_s / placed.reading.layout.gpus,
         calibration=calibration,
     )

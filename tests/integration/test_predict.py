@@ -68,15 +68,18 @@ def test_a_gpu_that_was_not_measured_is_assumed_from_the_nearest_family(tmp_path
 def test_points_are_answered_or_say_why_not(shared_dir: Path, tmp_path: Path) -> None:
     configs = shared_dir / "cases/steptime/configs"
     rows = [ROW, ROW | {"id": "b", "gpu": "H1"}, ROW | {"id": "c", "tp": 3}, ROW | {"id": "d", "config_file": "x"}]
+    rows.append(ROW | {"id": "e", "osl": 1})
     given, output = points(tmp_path / "points.csv", *rows), tmp_path / "out.csv"
     found = json.loads(run("predict", given, "--configs", configs, "--output", output, "--json").stdout)
-    assert (found["points"], found["answered"], len(found["refused"])) == (4, 1, 3)
+    assert (found["points"], found["answered"], len(found["refused"])) == (5, 2, 3)
     with output.open(encoding="utf-8") as lines:
         answers = list(csv.DictReader(lines))
     assert list(answers[0]) == [
         "id", "status", "ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu", "provenance",
     ]  # fmt: skip
-    assert [row["status"].split(";")[0].split(" ")[0] for row in answers] == ["ok", "GPU", "tp", "config_file"]
+    assert [row["status"].split(";")[0].split(" ")[0] for row in answers] == ["ok", "GPU", "tp", "config_file", "ok"]
+    assert answers[4]["ttft_ms"]
+    assert "one output token" in answers[4]["status"]
     assert all(not row["tpot_ms"] for row in answers[1:])
     lacking = points(tmp_path / "lacking.csv", {"id": "a", "engine": "vllm"})
     said = run("predict", lacking, "--configs", configs, "--output", output, code=2).stderr

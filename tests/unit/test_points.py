@@ -36,7 +36,8 @@ def place(**changes: Any):
         ({"weights": "fp5"}, CatalogError, "weights 'fp5' are unknown; did you mean 'fp"),
         ({"tp": 3}, ConfigError, "tp 3 does not divide"),
         ({"pp": 33}, ConfigError, "pp 33 is more than the 32 layers"),
-        ({"isl": 0}, ConfigError, "isl '0' must be a whole number of 1 or more"),
+        ({"isl": 0}, ConfigError, "isl '0' must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": "9" * 400}, ConfigError, "concurrency '9{40}…' must be a whole number"),
         ({"concurrency": "many"}, ConfigError, "concurrency 'many' must be a whole number"),
         ({"config_file": "nobody/knows"}, CatalogError, "model 'nobody/knows' is not in the catalog"),
         (
@@ -79,7 +80,7 @@ def test_a_reading_whose_weights_do_not_fit_gives_way_to_the_record() -> None:
 
 
 def test_sizes_that_nobody_recorded_count_as_one() -> None:
-    point = parse_point(row(tp=2, pp="", attention_dp=0, moe_tp=0, moe_ep=0))
+    point = parse_point(row(tp="2.0", pp="", attention_dp=0, moe_tp=0, moe_ep=0))
     assert (point.tensor, point.pipeline, point.data, point.expert_tensor, point.expert) == (2, 1, 1, 1, 1)
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 NEEDED = ("id", "engine", "config_file", "gpu", "weights", "tp", "concurrency", "isl", "osl")
 """Columns a points file must have; pp, attention_dp, moe_tp and moe_ep count as 1 where they are absent."""
+LARGEST = 10**12
+"""Above any size, length or number of requests of a benchmark; larger ones are slips of the pen."""
+_SHOWN_LETTERS = 40
 _SIZES = ("tp", "pp", "attention_dp", "moe_tp", "moe_ep")
 
 
@@ -154,9 +157,10 @@ def _whole(row: Mapping[str, str | None], name: str, least: int) -> int:
     if not text and name in _SIZES:
         return 1
     try:
-        value = int(text)
+        value = int(text.removesuffix(".0"))  # tables with gaps write whole numbers as 4.0
     except ValueError:
         value = least - 1
-    if value < least:
-        raise ConfigError(f"{name} '{text}' must be a whole number of {least} or more")
+    if not least <= value <= LARGEST:
+        shown = text if len(text) <= _SHOWN_LETTERS else text[:_SHOWN_LETTERS] + "…"
+        raise ConfigError(f"{name} '{shown}' must be a whole number from {least} to {LARGEST:,}")
     return value
