@@ -179,6 +179,49 @@ def test_active_parameters_are_those_of_the_model_card(name: str, active: float)
     assert counted.computed == counted.active - counted.embedding.parameters * (1 if counted.is_tied else 2)
 
 
+OLDER = {
+    "falcon-7b": {"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
+                  "multi_query": True, "vocab_size": 65024},
+    "mpt-7b": {"model_type": "mpt", "d_model": 4096, "n_layers": 32, "n_heads": 32, "expansion_ratio": 4,
+               "vocab_size": 50432},
+    "bloom-7b1": {"model_type": "bloom", "hidden_size": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880},
+    "gpt2-xl": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "vocab_size": 50257},
+    "opt-6.7b": {"model_type": "opt", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+                 "ffn_dim": 16384, "vocab_size": 50272},
+    "Qwen-7B": {"model_type": "qwen", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+                "intermediate_size": 22016, "vocab_size": 151936},
+    "dbrx": {"model_type": "dbrx", "d_model": 6144, "n_layers": 40, "n_heads": 48, "vocab_size": 100352,
+             "attn_config": {"kv_n_heads": 8},
+             "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}},
+}  # fmt: skip
+"""Facts of public configs that name the inner size in their own way, or leave it to the class."""
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "active"),
+    [
+        ("falcon-7b", 6.92, 6.92),
+        ("mpt-7b", 6.65, 6.65),
+        ("bloom-7b1", 7.07, 7.07),
+        ("gpt2-xl", 1.56, 1.56),
+        ("opt-6.7b", 6.66, 6.66),
+        ("Qwen-7B", 7.72, 7.72),
+        ("dbrx", 131.6, 36.5),
+    ],
+)
+def test_configs_of_older_families_are_counted_as_their_classes_read_them(name: str, billions: float, active: float):
+    counted = parameters(OLDER[name], name)
+    assert counted.total / 1e9 == pytest.approx(billions, rel=0.005)
+    assert counted.active / 1e9 == pytest.approx(active, rel=0.005)
+
+
+def test_an_older_checkpoint_names_its_quantisation_in_compression_config():
+    llama = CATALOG.model("meta-llama/Llama-3.1-8B-Instruct").config
+    scheme = {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}
+    older = {**llama, "compression_config": {"quant_method": "compressed-tensors", "config_groups": scheme}}
+    assert weights(older, "x").quantization == "compressed-tensors-float8"
+
+
 @pytest.mark.parametrize("logged", LOGGED, ids=lambda logged: f"{logged.model} TP {logged.tensor}: {logged.gib} GiB")
 def test_weights_are_within_two_percent_of_the_log(logged: Logged):
     assert logged.ours() == pytest.approx(logged.gib, rel=0.02)
@@ -285,6 +328,7 @@ def test_our_configs_agree_with_every_fact_of_the_cases(shared_dir: Path):
         (NVFP4, 0.5625),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 0.5625),
         ({"quant_algo": "FP8"}, 1.0),
+        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}}, 0.5625),
     ],
 )
 def test_bytes_per_parameter_by_scheme(declared: dict, bytes_per_parameter: float):

@@ -128,7 +128,7 @@ def _notes(shape: ModelShape, engine: Engine) -> tuple[str, ...]:
     if engine.kv_cache_dtype == "auto" and shape.has_indexer and _takes_scaled_latents(engine):
         notes.append(
             "vLLM 0.11.0 makes fp8_ds_mla of auto for DeepSeek-V3.2, later releases do not (16 bits counted); name "
-            "fp8_ds_mla if the log says \"Using custom fp8 kv-cache format\""
+            'fp8_ds_mla if the log says "Using custom fp8 kv-cache format"'
         )
     if engine.speculative_tokens and not (engine.drafter_layers or shape.own_drafter_layers):
         notes.append("speculative decoding without drafter layers: counted as a drafter that keeps no KV")

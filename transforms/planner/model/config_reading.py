@@ -41,7 +41,8 @@ def read_config(document: Mapping[str, Any], where: str) -> Config:
     model_type = str(tower.get("model_type") or document.get("model_type") or "")
     if not (model_type or architecture):
         raise ConfigError(f"{where}: config lacks 'model_type' and 'architectures'; give the model's own config.json")
-    quantization = document.get("quantization_config") or tower.get("quantization_config") or {}
+    names = ("quantization_config", "compression_config")  # the latter in older compressed-tensors checkpoints
+    quantization: Any = next((held[name] for name in names for held in (document, tower) if held.get(name)), {})
     if not isinstance(quantization, Mapping):
         raise ConfigError(f"{where}: 'quantization_config' must be an object, not {shown(quantization)}")
     return Config(_with_class_defaults(tower, model_type), where, model_type, architecture, quantization)

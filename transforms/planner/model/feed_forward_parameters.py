@@ -11,13 +11,19 @@ from transforms.planner.model.parts import ExpertMatrices, Part
 if TYPE_CHECKING:
     from transforms.planner.model.config_reading import Config
 
-_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-_TOP = ("num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", "top_k_experts", "num_experts_per_token")
-_INNER = ("intermediate_size", "n_inner", "ffn_hidden_size", "block_ff_dim")
+_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts", "ffn_config.moe_num_experts")
+_TOP = (
+    *("num_experts_per_tok", "experts_per_token", "moe_k", "moe_topk", "top_k_experts", "num_experts_per_token"),
+    "ffn_config.moe_top_k",
+)
+_INNER = ("intermediate_size", "n_inner", "ffn_hidden_size", "block_ff_dim", "ffn_dim", "ffn_config.ffn_hidden_size")
+_EXPERT_INNER = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_config.ffn_hidden_size")
 
 # Two matrices (up, down) instead of three (gate, up, down): GELU or squared ReLU without a gate.
 _UNGATED_GPT = ("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "opt", "starcoder2")
 _UNGATED = frozenset((*_UNGATED_GPT, "nemotron", "nemotron_h", "persimmon", "phi"))
+# Public configs of these leave the inner size to the class: so many times the hidden one (transformers, llm-foundry).
+_WIDENED = dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gptj", "mpt"), 4)
 # Experts work beside the dense feed-forward of the same layer.
 _BESIDE = frozenset({"gemma4", "gemma4_text", "arctic"})
 # Public configs that leave the number of experts a token takes to the class default (transformers).
@@ -36,7 +42,7 @@ def feed_forward_parts(config: Config, family: str, kind: str, index: int) -> tu
     parts: tuple[Part, ...] = ()
     if not is_sparse or family in _BESIDE:
         modules = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-        parts += (Part("feed_forward", matrices * hidden * _dense_inner(config), modules=modules),)
+        parts += (Part("feed_forward", matrices * hidden * _dense_inner(config, family), modules=modules),)
     return parts + (_sparse(config, family, hidden, matrices, experts) if is_sparse else ())
 
 
@@ -44,15 +50,15 @@ def inner_sizes(config: Config, family: str) -> tuple[int, int, int]:
     """Inner sizes of the widest dense or shared layer and of one routed expert, and the experts a token takes."""
     experts = whole(config, *_EXPERTS) or 0
     if not experts:
-        return _dense_inner(config), 0, 0
-    inner = whole(config, "moe_intermediate_size", "expert_ffn_hidden_size") or needed(config, "intermediate_size")
+        return _dense_inner(config, family), 0, 0
+    inner = needed(config, *_EXPERT_INNER)
     has_dense = family in _BESIDE or not _is_sparse(config, 0)
-    dense = max(_shared_inner(config, family, inner), _dense_inner(config) if has_dense else 0)
+    dense = max(_shared_inner(config, family, inner), _dense_inner(config, family) if has_dense else 0)
     return dense, inner, whole(config, *_TOP) or _TOP_BY_FAMILY.get(family) or needed(config, *_TOP)
 
 
 def _sparse(config: Config, family: str, hidden: int, matrices: int, experts: int) -> tuple[Part, ...]:
-    inner = whole(config, "moe_intermediate_size", "expert_ffn_hidden_size") or needed(config, "intermediate_size")
+    inner = needed(config, *_EXPERT_INNER)
     routed = Part(
         "routed_experts",
         experts * matrices * hidden * inner,
@@ -83,9 +89,14 @@ def _shared_inner(config: Config, family: str, inner: int) -> int:
     return count * (whole(config, "moe_shared_expert_intermediate_size") or inner)
 
 
-def _dense_inner(config: Config) -> int:
-    """Inner size of a dense layer; Llama 4 has its own, LFM2 shrinks the configured one to two thirds."""
-    inner = whole(config, "intermediate_size_mlp") or needed(config, *_INNER)
+def _dense_inner(config: Config, family: str) -> int:
+    """Inner size of a dense layer; Llama 4 has its own, LFM2 takes two thirds, Qwen 1 half of the configured one."""
+    inner = whole(config, "intermediate_size_mlp", *_INNER)
+    if not inner:
+        times = whole(config, "expansion_ratio") or _WIDENED.get(family)
+        return times * needed(config, *HIDDEN) if times else needed(config, *_INNER)
+    if family == "qwen":
+        return inner // 2  # gate and up share it (modeling_qwen.py)
     if value_of(config, "block_auto_adjust_ff_dim"):
         step = needed(config, "block_multiple_of")
         inner = _up(2 * inner // 3, step)

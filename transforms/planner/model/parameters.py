@@ -25,7 +25,9 @@ VOCABULARY_STEP = 64
 # Families with parts beside attention and feed-forward that no start-up log has confirmed our count of.
 _UNCOUNTED = frozenset({"gemma3n", "gemma3n_text", "longcat_flash", "whisper", "deepseek_ocr"})
 
-_TIED_BY_DEFAULT = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "lfm2", "lfm2_moe"})
+_TIED_GEMMA = ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text")
+_TIED_GPT = ("bloom", "falcon", "gpt2", "gpt_bigcode", "mpt", "opt")
+_TIED_BY_DEFAULT = frozenset((*_TIED_GEMMA, *_TIED_GPT, "lfm2", "lfm2_moe"))
 
 
 @dataclass(frozen=True)

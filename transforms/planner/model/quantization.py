@@ -50,6 +50,9 @@ def quantization(declared: Mapping[str, Any], where: str) -> Quantization:
     """Scheme that a config's `quantization_config` declares; CatalogError on one whose bytes we do not know."""
     if not declared:
         return Quantization("none")
+    inner = declared.get("quantization")
+    if isinstance(inner, Mapping):  # modelopt's own file, hf_quant_config.json, put into the config as it is
+        declared = {**inner, **declared}
     method = str(declared.get("quant_method") or ("modelopt" if "quant_algo" in declared else ""))
     reader = _READERS.get(method)
     if reader is None:
@@ -124,8 +127,7 @@ def _packed_weights(declared: Mapping[str, Any], where: str) -> Mapping[str, Any
 
 def _modelopt(declared: Mapping[str, Any], where: str) -> Quantization:
     ignored = _ignored(declared, where)
-    inner = declared.get("quantization")
-    algo = str(declared.get("quant_algo") or (inner.get("quant_algo") if isinstance(inner, Mapping) else "") or "")
+    algo = str(declared.get("quant_algo") or "")
     if algo.startswith("FP8"):
         return Quantization("fp8", 1.0, ignored)
     if algo in ("NVFP4", "NVFP4_AWQ", "W4A16_NVFP4") or (declared.get("quant_method") == "modelopt_fp4" and not algo):
