@@ -48,6 +48,8 @@ def points(ratio: float) -> str:
 CHANGES: Mapping[Callable[[Any], str], Callable[[Any], str]] = {percent: points}
 """How differences are printed that are not printed like the figures themselves."""
 
+RUN: Cell = ("GPUs run", "fleet_gpus", None, whole)
+"""What is replayed: of today the GPUs that run now, of a scenario those it sets."""
 FLEET: tuple[Cell, ...] = (
     ("GPUs needed", "needed_gpus", "needed_change_gpus", whole),
     ("Cost an hour", "cost_usd_per_hour", "cost_change_usd_per_hour", usd),
@@ -107,10 +109,9 @@ TIMES: tuple[Cell, ...] = (
 def first_table(frame: pl.DataFrame, *, has_deployment: bool = True, is_whole: bool = False) -> Table:
     """Today beside each scenario of every deployment: what a manager reads; `is_whole` with every column."""
     paid = AUTOSCALED if is_autoscaled(frame) else ()
-    cells = (*FLEET, *paid, *SERVICE, *LOSSES)
-    return scenario_table(
-        "Today beside each scenario", frame, cells, has_deployment=has_deployment, always=cells if is_whole else FLEET
-    )
+    cells = (RUN, *FLEET, *paid, *SERVICE, *LOSSES)
+    always = cells if is_whole else (RUN, *FLEET)
+    return scenario_table("Today beside each scenario", frame, cells, has_deployment=has_deployment, always=always)
 
 
 def is_autoscaled(frame: pl.DataFrame) -> bool:

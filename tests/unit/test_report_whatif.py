@@ -23,7 +23,7 @@ def scenario(name: str, **changed: Any) -> dict[str, Any]:
     figures = base | changed
     return {"run_id": RUN_ID, "deployment_id": "chat", "scenario_id": name, "settings_text": name, "position": 1,
             "outcome": "answered", "verdict": "stable", "is_slo_reachable": True, "is_knee": False,
-            "is_first_cut": False, "offered_requests": 1000,
+            "is_first_cut": False, "offered_requests": 1000, "fleet_gpus": 24,
             } | figures | {differences[key]: figures[key] - base[key] for key in base}  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def rows_of(*scenarios: dict[str, Any]) -> pl.DataFrame:
 def test_columns_that_no_scenario_changes_are_left_out_and_named() -> None:
     rows = rows_of(scenario("seqs", needed_gpus=28, ttft_p95_s=1.2), scenario("same"))
     table = first_table(rows, has_deployment=False)
-    assert table.labels == ("Scenario", "GPUs needed", "Cost an hour", "TTFT p95", "Outcome")
+    assert table.labels == ("Scenario", "GPUs run", "GPUs needed", "Cost an hour", "TTFT p95", "Outcome")
     assert table.note.startswith("As today in every scenario, so left out: In objective 96\u00a0%, TPOT p95 30.1")
     assert "Refused 625" in table.note
     whole = first_table(rows, has_deployment=False, is_whole=True)
@@ -46,6 +46,14 @@ def test_nothing_is_left_out_where_no_scenario_ran() -> None:
     table = first_table(rows_of(scenario("tiny") | {"outcome": "does not start"}))
     assert "Refused" in table.labels
     assert table.note == ""
+
+
+def test_the_gpus_that_run_stand_beside_those_needed() -> None:
+    rows = rows_of(scenario("fp8", needed_gpus=28))
+    for is_whole in (False, True):
+        table = first_table(rows, has_deployment=False, is_whole=is_whole)
+        assert table.labels[1:3] == ("GPUs run", "GPUs needed")
+        assert [row[1:3] for row in table.rows] == [("24", "32"), ("24", "−4 → 28")]
 
 
 def test_page_and_terminal_show_the_narrow_table_and_name_the_rest() -> None:
