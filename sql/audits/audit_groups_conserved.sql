@@ -7,6 +7,9 @@ with wanted as (
     select week, 'both' as measure, sum(requests) as requests
     from dist_joint_lengths where deployment_id = '(all)' group by all
     union all
+    select week, 'cut' as measure, sum(censored_requests) as requests
+    from dist_length_histogram where deployment_id = '(all)' group by all
+    union all
     select week, measure, sum(requests) as requests
     from dist_latency_bins where grouping_name = 'deployment' and member = '(all)' group by all
 ),
@@ -16,6 +19,11 @@ found as (
     from dist_group_length_counts group by all
     union all
     select 'dist_group_length_histogram' as relation, week, grouping_name, measure, sum(requests) as requests
+    from dist_group_length_histogram group by all
+    union all
+    select
+        'dist_group_length_histogram' as relation, week, grouping_name, 'cut' as measure,
+        sum(censored_requests) as requests
     from dist_group_length_histogram group by all
     union all
     select 'dist_group_length_tails' as relation, week, grouping_name, measure, sum(requests) as requests
