@@ -17,7 +17,7 @@ from flows.warehouse import published
 from transforms.errors import ConfigError, DataError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from flows.home import Home
 
@@ -167,6 +167,21 @@ def _tables_read(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
         return {name.rsplit(".", 1)[-1] for name in connection.get_table_names(sql)}
     except duckdb.Error:
         return set()
+
+
+def plain_rows(rows: Sequence[tuple[Any, ...]], convert: Callable[[Any], Any]) -> Iterator[tuple[Any, ...]]:
+    """`rows` with each value through `convert`, but for columns of values that JSON and CSV both know as they are."""
+    for start in range(0, len(rows), BATCH_ROWS):
+        columns = zip(*rows[start : start + BATCH_ROWS], strict=True)
+        yield from zip(*(column if _is_known(column) else map(convert, column) for column in columns), strict=True)
+
+
+def _is_known(column: Sequence[Any]) -> bool:
+    """Whether a column has texts, floats and whole numbers that are not huge alone, or NULL."""
+    types = set(map(type, column))
+    if int in types and max(abs(value) for value in column if type(value) is int) > LARGEST_INT:
+        return False
+    return types <= {str, float, int, type(None)}
 
 
 def plain(value: Any) -> Any:

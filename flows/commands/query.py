@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,24 +197,26 @@ def _taken(answer: Answer, limit: int | None) -> tuple[list[tuple[Any, ...]], bo
 
 def _print(chosen: str, answer: Answer, rows: Sequence[tuple[Any, ...]]) -> None:
     from flows.answer_text import cell, text_lines
-    from flows.query import plain
+    from flows.query import plain, plain_rows
 
     if chosen == "json":
         columns = [{"name": n, "type": t} for n, t in zip(answer.columns, answer.types, strict=True)]
-        objects = [dict(zip(answer.columns, map(plain, row), strict=True)) for row in rows]
+        objects = [dict(zip(answer.columns, row, strict=True)) for row in plain_rows(rows, plain)]
         print_json({"columns": columns, "rows": objects})
     elif chosen == "csv":
-        _print_csv([answer.columns, *([cell(value, "") for value in row] for row in rows)])
+        _print_csv(answer.columns, plain_rows(rows, partial(cell, null="")))
     else:
         columns_wide = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
         for line in text_lines(answer.columns, rows, columns_wide):
             print_line(line)
 
 
-def _print_csv(rows: Iterable[Sequence[str]]) -> None:
+def _print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import csv
     import io
 
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
     write_out(text.getvalue())
