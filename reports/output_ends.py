@@ -25,5 +25,7 @@ def output_ends(marts: Marts, deployment_id: str) -> Table | None:
         Column("output_total_tokens", "Their output tokens", compact),
         Column("output_max_tokens", "Longest", whole),
     ], "mart_output_ends",
-        note="Censored: cut before its own end, so its length is only a lower bound of what the model would have said.",
+        note="By the first cause that holds: it failed; prompt and output fill max_model_len; the log says cut (status "
+        "length) or, silent on that, the caller's limit is reached. Censored: cut before its own end, so its length is "
+        "only a lower bound of what the model would have said.",
     )  # fmt: skip

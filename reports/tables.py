@@ -62,12 +62,13 @@ def lengths(marts: Marts, deployment_id: str) -> Table:
         Column("length_max_tokens", "Max", whole),
         Column("length_total_tokens", "Total", compact),
         Column("unknown_requests", "Unknown", whole),
-        Column("censored_requests", "Cut by a limit", whole),
+        Column("censored_requests", "Logged as cut (status length)", whole),
         Column("p50_change_factor", "p50 since last week", change),
         Column("p99_change_factor", "p99 since last week", change),
     ], "mart_lengths",
         note="Counts requests that a replica saw and whose length is known (others: Unknown); those turned away before "
-        "it or answered by the gateway's cache are not in it.",
+        "it or answered by the gateway's cache are not in it. Logged as cut: the log's own status says so; the table "
+        "What ended outputs counts by cause.",
     )  # fmt: skip
 
 

@@ -37,6 +37,12 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
         width = cells
 
 
+def test_each_count_of_cut_outputs_says_how_it_counts() -> None:
+    text = tables_markdown(full_page())
+    assert "| Logged as cut (status length) |" in text
+    assert "By the first cause that holds: it failed; prompt and output fill max\\_model\\_len" in text
+
+
 def test_hostile_names_stay_text() -> None:
     text = markdown(full_page(), TABLES) + tables_markdown(full_page())
     assert not re.search(r"(?<!\\)<", text)
