@@ -17,6 +17,7 @@ from reports.whatif_tables import (
     ANSWERED,
     FLEET,
     LOSSES,
+    POINTS,
     SERVICE,
     SOURCE,
     TODAY,
@@ -39,6 +40,8 @@ ASSUMED_FIRST = "assumed: "
 """How the line on what is assumed begins."""
 STEP_TIMES = "step times"
 MOST_HEADLINES = 3
+MOST_POINTS = 12
+"""Points up to which the first table shows the whole of a sweep."""
 
 
 def scenario_rows(marts: Marts, asked: Sequence[str], deployments: Sequence[str]) -> pl.DataFrame:
@@ -64,8 +67,8 @@ def whatif_page(
         coverage=coverage(marts),
         headline=headlines(marts, frame),
         verdicts=(),
-        decisions=first_table(noted(frame), is_whole=True),
-        brief=first_table(noted(frame)),
+        decisions=first_table(noted(frame), is_whole=True, note=_unnoted(frame)),
+        brief=first_table(noted(frame), note=_unnoted(frame)),
         fleet="",
         warnings=warnings,
         legend=LABELS,
@@ -77,11 +80,19 @@ def whatif_page(
 
 
 def noted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows for the first table: of a sweep only its ends, its knee and where the first session is cut."""
+    """Rows for the first table: of a sweep over MOST_POINTS only its ends, its knee and where the first is cut."""
     keys, value = ["deployment_id", "swept_setting"], pl.col("swept_value")
     is_end = (value == value.min().over(keys)) | (value == value.max().over(keys))
     is_single = pl.col("swept_setting").is_null()
-    return frame.filter(is_single | is_end | pl.col("is_knee") | pl.col("is_first_cut"))
+    is_short = value.count().over(keys) <= MOST_POINTS
+    return frame.filter(is_single | is_short | is_end | pl.col("is_knee") | pl.col("is_first_cut"))
+
+
+def _unnoted(frame: pl.DataFrame) -> str:
+    """How many points of sweeps `noted` leaves out and where they stand; empty for none."""
+    left = frame.height - noted(frame).height
+    one_or_more = "1 point" if left == 1 else f"{whole(left)} points"
+    return f"{one_or_more} between left out here; all are in the report's {POINTS.lower()}." if left else ""
 
 
 def headlines(marts: Marts, frame: pl.DataFrame) -> tuple[Headline, ...]:
@@ -245,7 +256,7 @@ def _sweep(own: pl.DataFrame, setting: str, chart_id: str) -> Section:
     return Section(
         f"Sweep of {setting}",
         sweep_charts(points, setting, chart_id),
-        (scenario_table("Points of the sweep", both, (*LOSSES, *SERVICE, *FLEET)), lengths_table(both)),
+        (scenario_table(POINTS, both, (*LOSSES, *SERVICE, *FLEET)), lengths_table(both)),
         note=about + "Behind the GPUs needed at a point stand closed forms of latency; named scenarios are replayed.",
         is_wide=True,
     )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TODAY = "today"
 ANSWERED = "answered"
 SOURCE = "mart_scenarios"
+POINTS = "Points of the sweep"
+"""Title of the table that has all points of one sweep."""
 SCENARIO_LENGTH = 60
 OUT_OF_REACH = "out of reach"
 """In place of the GPUs needed where no number of them keeps the objectives."""
@@ -106,12 +108,13 @@ TIMES: tuple[Cell, ...] = (
 )
 
 
-def first_table(frame: pl.DataFrame, *, has_deployment: bool = True, is_whole: bool = False) -> Table:
+def first_table(frame: pl.DataFrame, *, has_deployment: bool = True, is_whole: bool = False, note: str = "") -> Table:
     """Today beside each scenario of every deployment: what a manager reads; `is_whole` with every column."""
     paid = AUTOSCALED if is_autoscaled(frame) else ()
     cells = (RUN, *FLEET, *paid, *SERVICE, *LOSSES)
     always = cells if is_whole else (RUN, *FLEET)
-    return scenario_table("Today beside each scenario", frame, cells, has_deployment=has_deployment, always=always)
+    title = "Today beside each scenario"
+    return scenario_table(title, frame, cells, has_deployment=has_deployment, always=always, note=note)
 
 
 def is_autoscaled(frame: pl.DataFrame) -> bool:

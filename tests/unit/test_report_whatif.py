@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
 from report_week import RUN_ID, frame, full_week
 
 from reports.whatif import headlines, whatif_page
@@ -64,6 +65,20 @@ def test_page_and_terminal_show_the_narrow_table_and_name_the_rest() -> None:
     lines = "\n".join(whatif_lines(page))
     assert "−4 → 28" in lines
     assert "so left out: In objective 96\u00a0%" in lines
+
+
+@pytest.mark.parametrize(("points", "shown"), [(12, 12), (15, 3)])
+def test_a_short_sweep_is_shown_whole_and_a_long_one_says_what_it_leaves_out(points: int, shown: int) -> None:
+    swept = [scenario(f"n={n}") | {"swept_setting": "n", "swept_value": float(n), "is_knee": n == 5}
+             for n in range(1, points + 1)]  # fmt: skip
+    page = whatif_page(full_week(windows=2), "2026-W47", rows_of(*swept), {"kvledger": "0.1.0"}, ["kvledger whatif"])
+    lines = whatif_lines(page)
+    assert sum(line.startswith("  n=") for line in lines) == shown
+    told = [line for line in lines if "left out here" in line]
+    assert len(told) == (points > shown)
+    assert all(
+        line.startswith(f"{points - shown} points between left out here; all are in the report") for line in told
+    )
 
 
 def test_a_difference_too_small_to_print_is_none() -> None:
