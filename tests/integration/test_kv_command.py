@@ -144,7 +144,7 @@ def test_the_table_can_be_followed(configs: Path) -> None:
         ("Qwen/Qwen3.5-35B-A3B", ["--engine", "sglang", "--tp", "2", "--gpu", "H100-SXM-80GB",
                                   "--speculative-tokens", "3"], [
             "− weights", "modelled: 35.1", "billion parameters", "assumed: inside what mem_fraction_static leaves",
-            "copies for drafts) × 32,194,560 bytes = 17.51 GiB", "(37.08 GiB − 17.51 GiB) ÷",
+            "copies for drafts) × 32,194,560 bytes = 14.78 GiB", "(31.34 GiB − 14.78 GiB) ÷",
             "never more than the slots",
         ]),
         ("deepseek-ai/DeepSeek-R1", ["--dp", "8", "--gpu", "H200-SXM-141GB"], [

@@ -17,8 +17,11 @@ from transforms.planner.memory.budget import (
     memory_budget,
     smallest_tensor_parallel_size,
 )
+from transforms.planner.memory.engine_settings import with_defaults
 from transforms.planner.memory.kv_on_gpu import kv_on_gpu
+from transforms.planner.memory.sglang_share import default_share
 from transforms.planner.memory.start_up import activation_bytes, release, vllm_start_up
+from transforms.planner.model.model_shape import model_shape
 
 GIB = 2**30
 CATALOG = load_catalog(None)
@@ -182,6 +185,28 @@ def test_sglang_takes_its_share_of_free_memory():
     )
     found = memory_budget(CATALOG.model("moonshotai/Kimi-K2.5").config, card, engine)
     assert found.kv_bytes / GIB == pytest.approx(160.65, abs=0.01)
+
+
+def test_sglangs_own_share_by_gpu_ranks_and_chunk():
+    """By hand: 512 + 1.5 × 2,048 + 128 + 2 × 24 + 8 × 42 = 4,096 MiB of 24,564 (RTX 4090); 13,904 of 81,080 (H100)."""
+    cards = {name: Gpu(name, mib << 20, 1.0, {"bf16": 1.0}, {}) for name, mib in (("4090", 24564), ("H100", 81080))}
+    shares = [
+        default_share(cards[name], Engine(name="sglang", max_num_batched_tokens=chunk, **ranks), has_latent=latent)
+        for name, chunk, ranks, latent in (
+            ("4090", 2048, {}, False),
+            ("H100", 8192, {}, False),
+            ("H100", 8192, {"tensor_parallel_size": 8}, True),
+            ("H100", 2048, {}, False),
+            ("H100", 8192, {"data_parallel_size": 8}, True),
+        )
+    ]
+    reserved = (4096, 13904, 12800 + 1024 + 1024 + 1536, 10240 + 512 + 336, 12800 + 128 + 512 + 6144 + 1536)
+    totals = (24564, 81080, 81080, 81080, 81080)
+    assert shares == [round(1 - mib / total, 3) for mib, total in zip(reserved, totals, strict=True)]
+    shape = model_shape(CATALOG.model(LLAMA).config, LLAMA)
+    for told, share in (((), shares[1]), (("gpu_memory_utilization",), 0.9)):
+        engine, assumed = with_defaults(Engine(name="sglang"), told, shape, cards["H100"])
+        assert (engine.gpu_memory_utilization, "gpu_memory_utilization" in assumed) == (share, not told)
 
 
 def test_tensorrt_llm_takes_its_share_of_what_is_free_after_loading():

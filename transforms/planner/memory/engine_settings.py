@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from transforms.fleet_limits import check_scheduling
 from transforms.planner.memory.budget import engine_defaults
 from transforms.planner.memory.kv_account import default_prefix_caching
+from transforms.planner.memory.kv_versions import SGLANG
+from transforms.planner.memory.sglang_share import default_share
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,6 +40,9 @@ def with_defaults(
         "gpu_memory_utilization": usual.gpu_memory_utilization,
         "enable_prefix_caching": default_prefix_caching(shape, engine.name, engine.version),
     }
+    if engine.name == SGLANG:
+        chunked = replace(engine, max_num_batched_tokens=tokens)
+        values["gpu_memory_utilization"] = default_share(gpu, chunked, has_latent=shape.has_latent)
     settled = replace(engine, **{key: values[key] for key in assumed})
     check_scheduling(settled, "engine settings:")
     return settled, assumed
