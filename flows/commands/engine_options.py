@@ -1,4 +1,4 @@
-"""Options that describe an engine, spelled once for the commands that take one."""
+"""Options that describe an engine, spelled once for the commands that take one; vLLM's own names are taken too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from transforms.setting_values import whole_number
 
 def _tokens(text: str) -> int:
     """Tokens of a limit as vLLM's flags spell them: 16384, 16K (times 1,024) or 16k (times 1,000)."""
+    if text.strip().lower() in ("auto", "-1"):  # vLLM's words for the longest context that fits
+        raise typer.BadParameter(f"'{text}' is not worked out here; leave it out: kv then says the longest that fits")
     try:
         tokens = whole_number(text)
     except ValueError:
@@ -24,10 +26,14 @@ EngineOption = Annotated[str, typer.Option("--engine", help="vllm, vllm-ascend, 
 EngineVersionOption = Annotated[
     str | None, typer.Option("--engine-version", help="Version such as 0.19.1; default: the newest rules known.")
 ]
-TensorOption = Annotated[int, typer.Option("--tp", help="Tensor-parallel size.", min=1)]
-PipelineOption = Annotated[int, typer.Option("--pp", help="Pipeline-parallel size.", min=1)]
-DataParallelOption = Annotated[int, typer.Option("--dp", help="Data-parallel size: ranks of a replica.", min=1)]
-DecodeContextOption = Annotated[int, typer.Option("--dcp", help="Decode-context-parallel size.", min=1)]
+TensorOption = Annotated[int, typer.Option("--tp", "--tensor-parallel-size", help="Tensor-parallel size.", min=1)]
+PipelineOption = Annotated[int, typer.Option("--pp", "--pipeline-parallel-size", help="Pipeline-parallel size.", min=1)]
+DataParallelOption = Annotated[
+    int, typer.Option("--dp", "--data-parallel-size", help="Data-parallel size: ranks of a replica.", min=1)
+]
+DecodeContextOption = Annotated[
+    int, typer.Option("--dcp", "--decode-context-parallel-size", help="Decode-context-parallel size.", min=1)
+]
 KvDtypeOption = Annotated[str, typer.Option("--kv-cache-dtype", help="auto, bf16, fp16, fp8, fp8_ds_mla, int8 …")]
 BlockSizeOption = Annotated[
     int | None, typer.Option("--block-size", help="Tokens of a block; a lower bound for models with states.", min=1)
@@ -48,11 +54,20 @@ DrafterLayersOption = Annotated[
     int, typer.Option("--drafter-layers", help="Layers of the drafter; default: those the config describes.", min=0)
 ]
 PrefixCachingOption = Annotated[
-    bool | None, typer.Option("--prefix-caching/--no-prefix-caching", help="Default: as the engine version does.")
+    bool | None,
+    typer.Option(
+        "--prefix-caching/--no-prefix-caching",
+        "--enable-prefix-caching/--no-enable-prefix-caching",
+        help="Default: as the engine version does.",
+    ),
 ]
 HybridManagerOption = Annotated[
     bool | None,
-    typer.Option("--hybrid-kv-manager/--no-hybrid-kv-manager", help="Default: as the engine version does."),
+    typer.Option(
+        "--hybrid-kv-manager/--no-hybrid-kv-manager",
+        "--no-disable-hybrid-kv-cache-manager/--disable-hybrid-kv-cache-manager",
+        help="Default: as the engine version does.",
+    ),
 ]
 GpuOption = Annotated[str | None, typer.Option("--gpu", help="GPU of the catalog; its memory gives the room for KV.")]
 UtilizationOption = Annotated[

@@ -268,6 +268,8 @@ def test_fleet_and_command_line_have_the_same_defaults(configs: Path) -> None:
                 "takes tensor_parallel_size 4",
             ],
         ),
+        (["--model", "llama.json", "--available-kv-gib", "1", "--max-model-len", "auto"], ["'auto'", "leave it out"]),
+        (["--model", "llama.json", "--available-kv-gib", "1", "--max-model-len", "-1"], ["'-1'", "leave it out"]),
         (["--model", "llama.json", "--available-kv-gib", "inf"], ["--available-kv-gib", "1048576 GiB"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-80GB", "--max-num-seqs", "9000"], ["8192", "= 9000"]),
         (["--model", "llama.json", "--gpu", "H100-SXM-90GB"], ["H100-SXM-90GB", "did you mean"]),
@@ -292,6 +294,28 @@ def test_refusals_are_one_line_and_exit_2(
     assert (ended.value.code, printed.out) == (2, "")
     assert len(printed.err.strip().splitlines()) == 1
     assert all(word in printed.err for word in words), printed.err
+
+
+def test_vllms_own_names_of_options_are_taken_too(
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(configs)
+    short = ["--tp", "2", "--pp", "2", "--dp", "2", "--dcp", "1", "--no-prefix-caching", "--hybrid-kv-manager"]
+    full = [
+        *("--tensor-parallel-size", "2", "--pipeline-parallel-size", "2", "--data-parallel-size", "2"),
+        *("--decode-context-parallel-size", "1", "--no-enable-prefix-caching", "--no-disable-hybrid-kv-cache-manager"),
+    ]
+    answers = []
+    for options in (short, full, [*full[:-1], "--disable-hybrid-kv-cache-manager"]):
+        given = ["kvledger", "kv", "--model", "next.json", "--available-kv-gib", "9", *options, "--json"]
+        monkeypatch.setattr(sys, "argv", given)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        answers.append((ended.value.code, *capsys.readouterr()))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
+    assert "states none" in answers[0][1]
+    assert "without the hybrid KV cache manager" in answers[2][2]
 
 
 def test_a_refusal_leaves_the_process_with_2(configs: Path) -> None:
