@@ -52,7 +52,9 @@ from unserved inner join mart_coverage as coverage on unserved.week = coverage.w
 union all
 select
     week, '(all)' as deployment_id, if(rejected_rows < 0.01 * requests, 'few_rejected_rows', 'rejected_rows') as code,
-    format('{:,} records were rejected, {:,} requests were loaded', rejected_rows, requests) as text
-from dist_coverage
-where rejected_rows > 0
+    format(
+        '{:,} {} rejected, {:,} {} loaded', rejected_rows, if(rejected_rows = 1, 'record was', 'records were'),
+        requests, if(requests = 1, 'request was', 'requests were')
+    ) as text
+from dist_coverage where rejected_rows > 0
 order by week, deployment_id, code
