@@ -70,6 +70,11 @@ def test_a_silent_config_has_what_its_class_assumes() -> None:
         assert found.layers[5] == (AttentionLayer(heads, 256, 256),)
     pixtral = {"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "num_hidden_layers": 1}
     assert model_shape({"model_type": "llava", "text_config": pixtral}, "c").layers[0] == (AttentionLayer(8, 128, 128),)
+    for tower, heads in (("llama", 32), ("mistral", 8), ("qwen2", 32)):
+        silent = model_shape({"model_type": "llava", "text_config": {"model_type": tower, "vocab_size": 32064}}, "c")
+        assert silent.layers == ((AttentionLayer(heads, 128, 128),),) * 32
+    with pytest.raises(ConfigError, match="lacks 'num_hidden_layers'"):
+        model_shape({"model_type": "llama", "vocab_size": 32064}, "c")
     assert shape(model_type="qwen3", hidden_size=1024).layers[0] == (AttentionLayer(8, 128, 128),)
     assert shape(model_type="mistral", num_key_value_heads=None, num_kv_heads=2).layers[0] == (
         AttentionLayer(2, 128, 128),

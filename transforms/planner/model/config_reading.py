@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.errors import ConfigError
-from transforms.planner.model.model_families import CLASS_DEFAULTS
+from transforms.planner.model.model_families import CLASS_DEFAULTS, TOWER_DEFAULTS
 
 # Names of the same fact in the public configs of the known families.
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -45,7 +45,8 @@ def read_config(document: Mapping[str, Any], where: str) -> Config:
     quantization: Any = next((held[name] for name in names for held in (document, tower) if held.get(name)), {})
     if not isinstance(quantization, Mapping):
         raise ConfigError(f"{where}: 'quantization_config' must be an object, not {shown(quantization)}")
-    return Config(_with_class_defaults(tower, model_type), where, model_type, architecture, quantization)
+    assumed = CLASS_DEFAULTS if tower is document else CLASS_DEFAULTS | TOWER_DEFAULTS
+    return Config(_with_defaults(tower, assumed.get(model_type, {})), where, model_type, architecture, quantization)
 
 
 def whole(config: Config, *names: str) -> int | None:
@@ -151,12 +152,12 @@ def words(config: Config, name: str) -> list[Any] | None:
     return value or None
 
 
-def _with_class_defaults(tower: Mapping[str, Any], model_type: str) -> Mapping[str, Any]:
+def _with_defaults(tower: Mapping[str, Any], assumed: Mapping[str, int]) -> Mapping[str, Any]:
     """Give `tower` what its class assumes where the config is silent: a fact under another of its names is not."""
-    names = {name: group for group in (HEADS, KV_HEADS, HEAD_DIM) for name in group}
+    names = {name: group for group in (LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM) for name in group}
     absent = {
         name: value
-        for name, value in CLASS_DEFAULTS.get(model_type, {}).items()
+        for name, value in assumed.items()
         if all(tower.get(other) is None for other in names.get(name, (name,)))
     }
     return {**tower, **absent} if absent else tower

@@ -87,6 +87,36 @@ CLASS_DEFAULTS: dict[str, dict[str, int]] = {
     "gpt_oss": {"head_dim": 64},
 }
 
+# What the text towers of llava-1.5-7b, llava-v1.6-mistral-7b and Qwen2-Audio-7B leave to the class of the tower: nearly
+# all of it. Taken inside another config only: a text model's own config names its sizes.
+TOWER_DEFAULTS: dict[str, dict[str, int]] = {
+    "llama": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "intermediate_size": 11_008,
+        "vocab_size": 32_000,
+        "max_position_embeddings": 2048,
+    },
+    "mistral": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14_336,
+        "vocab_size": 32_000,
+    },
+    "qwen2": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "intermediate_size": 22_016,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 32_768,
+    },
+}
+
 _REFUSED = {
     "deepseek_v4": "DeepSeek-V4 (compressed, windowed and stateful layers) follows no rule that matches its logs",
     "deepseekv4": "DeepSeek-V4 (compressed, windowed and stateful layers) follows no rule that matches its logs",
