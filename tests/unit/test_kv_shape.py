@@ -180,6 +180,7 @@ def test_drafter_layers_of_the_model_itself() -> None:
         ({"model_type": "lama"}, CatalogError, ("did you mean",)),
         ({"model_type": "deepseek_v4"}, CatalogError, ("DeepSeek-V4",)),
         ({"model_type": "t5"}, CatalogError, ("unknown architecture 't5'",)),
+        ({"model_type": "whisper", "is_encoder_decoder": True}, CatalogError, ("'whisper' is an encoder-decoder",)),
         ({"layer_types": ["warp_attention"] * 32}, CatalogError, ("'warp_attention'", "sliding_attention")),
         ({"layer_types": ["full_attention"] * 3}, ConfigError, ("names 3 layers", "32")),
         ({"hybrid_override_pattern": "MX"}, CatalogError, ("'X'",)),

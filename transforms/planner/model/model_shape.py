@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from transforms.errors import CatalogError
 from transforms.planner.model.config_reading import (
     HEADS,
     Config,
@@ -91,6 +92,11 @@ class ModelShape:
 def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
     """Shape of the model in a decoded config.json; `where` names the file. CatalogError, ConfigError say what lacks."""
     read = read_config(config, where)
+    if config.get("is_encoder_decoder") is True:
+        raise CatalogError(
+            f"{where}: '{read.model_type or read.architecture}' is an encoder-decoder, whose KV of the encoder's output "
+            "no rule here counts; take the engine's own start-up log instead"
+        )
     family = family_of(read.model_type, read.architecture, where)
     layers = layer_count(read)
     kinds = layer_kinds(read, family, layers)
