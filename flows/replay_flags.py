@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from flows.printing import print_note
 from flows.reading.formats import AUTO, with_defaults
@@ -12,8 +12,8 @@ from flows.reading.look import look
 from flows.reading.recognise import recognised
 from flows.replay_site import SiteQuestion
 from transforms.fleet import Engine, Source
-from transforms.planner.replay.replay_options import ReplayOptions, check_options, with_settings
-from transforms.setting_values import read_setting
+from transforms.planner.replay.replay_options import ReplayOptions, check_options, option_kinds, with_settings
+from transforms.setting_values import KINDS, hinted_kind, read_setting
 from transforms.source_settings import check_settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def question_of(flags: Mapping[str, Any], settings: Sequence[str], **options: An
     engine, chosen, given = with_settings(Engine(**named), chosen, others, known_too=SETTINGS)
     site = SiteQuestion(flags["model"], flags["gpu"], engine, {*named, *given}, chosen.kv_blocks)
     return Asked(site, chosen, source_settings(own))
+
+
+def replay_setting_kinds() -> dict[str, str]:
+    """Every key of `--set` → what its value is, in words, by name."""
+    hints = get_type_hints(Source)
+    return dict(sorted((option_kinds() | {key: KINDS[hinted_kind(hints[key])] for key in SETTINGS}).items()))
 
 
 def source_settings(settings: Sequence[str]) -> dict[str, Any]:

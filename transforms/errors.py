@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SHORTEST_START = 3
 """Letters from which the start of a name is taken for it."""
+MOST_NEAR = 3
+"""Most names in a hint where all known ones would be too long to read."""
 
 
 class KvledgerError(Exception):
@@ -58,10 +60,25 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     A word that goes on where `word` ends (H200 → H200-SXM-141GB) is nearer than one spelled alike (H20-96GB).
     """
+    close = _close(word, known)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def nearest_few(word: str, known: Iterable[str]) -> str:
+    """Hint naming up to three known words near `word`, as "; did you mean 'x', 'y' or 'z'?", or an empty string."""
+    words = list(known)
+    first = _close(word, words)[:MOST_NEAR]
+    alike = difflib.get_close_matches(word, words, n=MOST_NEAR, cutoff=0.7) if len(first) < MOST_NEAR else []
+    few = [f"'{one}'" for one in dict.fromkeys([*first, *alike])][:MOST_NEAR]
+    told = " or ".join(part for part in (", ".join(few[:-1]), *few[-1:]) if part)
+    return f"; did you mean {told}?" if told else ""
+
+
+def _close(word: str, known: Iterable[str]) -> list[str]:
+    """Known words that go on where `word` ends, the shortest first, else the one spelled most alike."""
     others = sorted(set(known) - {word})
     begun = [other for other in others if len(word) >= SHORTEST_START and _folded(other).startswith(_folded(word))]
-    close = sorted(begun, key=len) or difflib.get_close_matches(word, others, n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return sorted(begun, key=len) or difflib.get_close_matches(word, others, n=1, cutoff=0.5)
 
 
 def _folded(word: str) -> str:

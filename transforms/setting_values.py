@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 from transforms.errors import ConfigError
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 """How a kind of value is called in a message."""
 _SUFFIXED = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT])")
+
+
+def hinted_kind(hint: Any) -> Any:
+    """The kind of value that a field's type `hint` asks for, None left out of it."""
+    return next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
 
 
 def whole_number(text: str) -> int:

@@ -18,6 +18,7 @@ from flows.commands.engine_options import (
     UtilizationOption,
 )
 from flows.commands.options import DEFAULT_HOME, HomeOption, JsonOption
+from flows.commands.setting_list import replay_settings
 from flows.printing import print_json, print_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ BlocksOption = Annotated[
 ReplicasOption = Annotated[int, typer.Option("--replicas", help="Engines behind a router.", min=1)]
 CalibrationOption = Annotated[Path | None, typer.Option("--calibration", help="File that kvledger calibrate wrote.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="key=value of [deployments.engine], the replay or the source.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        callback=replay_settings,
+        help="key=value of [deployments.engine], the replay or the source; help lists the keys.",
+    ),
 ]
 ResultsOption = Annotated[Path | None, typer.Option("--results", help="One row a request: .parquet or .csv.")]
 SeriesOption = Annotated[Path | None, typer.Option("--timeseries", help="One row a second: .parquet or .csv.")]

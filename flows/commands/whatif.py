@@ -8,13 +8,18 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import DEFAULT_HOME, FleetOption, HomeOption, JsonOption, WaitOption, WeekOption
+from flows.commands.setting_list import whatif_settings
 from flows.home import locked
 from flows.log import log_to_home
 from flows.printing import print_json, print_line
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="KEY=VALUE of the engine, objective, planning or replay; several make one scenario."),
+    typer.Option(
+        "--set",
+        callback=whatif_settings,
+        help="KEY=VALUE of the engine, objective, planning or replay; several make one scenario; help lists the keys.",
+    ),
 ]
 ScenarioOption = Annotated[
     list[str] | None, typer.Option("--scenario", help="Scenario file.toml, or the name of one that ships.")

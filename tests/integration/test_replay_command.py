@@ -244,6 +244,13 @@ def test_a_busier_trace_is_made_of_whole_sessions_by_seed(command: Command, trac
     assert {**half, "wall_s": 0} == {**again, "wall_s": 0}
 
 
+@pytest.mark.parametrize("name", ["replay", "whatif"])
+def test_set_help_lists_the_keys_without_a_run(command: Command, name: str) -> None:
+    kinds = command(name, "--set", "help", "--json")["settings"]
+    assert kinds["max_num_seqs"] == "a whole number"
+    assert kinds["router"].startswith("round_robin | ")
+
+
 @pytest.mark.parametrize(
     ("ending", "words"),
     [

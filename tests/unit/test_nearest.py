@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.catalog import load_catalog
-from transforms.errors import nearest
+from transforms.errors import nearest, nearest_few
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,11 @@ def test_a_word_is_never_its_own_hint() -> None:
 
 def test_two_letters_are_no_start() -> None:
     assert nearest("ab", ["abcdefghij"]) == ""
+
+
+def test_of_many_names_the_nearest_few_are_told() -> None:
+    known = ["max_num_seqs", "max_num_queued_reqs", "max_model_len", "router", "seed"]
+    assert nearest_few("max_num_seq", known).startswith("; did you mean 'max_num_seqs'")
+    assert nearest_few("max_num", known) == "; did you mean 'max_num_seqs' or 'max_num_queued_reqs'?"
+    assert nearest_few("rooter", known) == "; did you mean 'router'?"
+    assert nearest_few("xyzzy", known) == ""

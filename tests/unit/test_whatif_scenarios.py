@@ -12,7 +12,7 @@ from transforms.fleet import Deployment, Engine, Planning, Slo
 from transforms.planner.replay.replay_options import ReplayOptions
 from transforms.planner.whatif.curve import first_cut, knee, mark_curves
 from transforms.planner.whatif.scenarios import parse_scenario, parse_sets, parse_sweep, scenarios_of
-from transforms.planner.whatif.settings import changed, known_settings
+from transforms.planner.whatif.settings import changed, known_settings, setting_kinds
 
 DEPLOYMENT = Deployment("chat", ("m",), "model", "H100-SXM-80GB", 4, "own.toml", Engine(max_num_seqs=64))
 
@@ -63,7 +63,7 @@ def test_a_sweep_has_a_scenario_for_each_point(text: str, points: list[float]) -
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("max_model_lens=5", "unknown setting 'max_model_lens'; did you mean 'max_model_len'?"),
+        ("max_model_lens=5", "unknown setting 'max_model_lens'; did you mean 'max_model_len'"),
         ("max_model_len=0", "must be at least 1"),
         ("max_num_seqs=many", "must be a whole number"),
         ("max_num_seqs=1.5", "must be a whole number"),
@@ -184,3 +184,18 @@ def test_curves_are_marked_for_each_deployment_and_setting() -> None:
     assert [one["is_knee"] for one in rows] == [False, False, True, False]
     assert [one["is_first_cut"] for one in rows] == [False, False, True, False]
     assert [one["curve_measure"] for one in rows] == ["served_output_ratio"] * 3 + [None]
+
+
+def test_an_unknown_key_is_told_the_nearest_and_where_all_are_listed() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_sets(["max_num=5"])
+    assert "did you mean 'max_num_seqs', 'max_num_queued_reqs' or" in str(error.value)
+    assert f"(kvledger whatif --set help lists all {len(setting_kinds())})" in str(error.value)
+    assert len(str(error.value)) < 200
+
+
+def test_every_key_is_listed_with_what_it_takes() -> None:
+    kinds = setting_kinds()
+    assert set(kinds) == set(known_settings())
+    assert kinds["max_num_seqs"] == "a whole number"
+    assert kinds["rejected_turn"] == "abort | compact"

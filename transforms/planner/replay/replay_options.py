@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from transforms.errors import ConfigError, nearest
+from transforms.errors import ConfigError, nearest, nearest_few
 from transforms.fleet import Engine
 from transforms.planner.tool_waits.policy import parsed
-from transforms.setting_values import read_setting
+from transforms.setting_values import KINDS, hinted_kind, read_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ def with_settings(
 ) -> tuple[Engine, ReplayOptions, set[str]]:
     """Engine and options with each `key=value` of `settings` put in, and the engine's keys among them.
 
-    ConfigError names the nearest key, `known_too` among them, or what a value must be.
+    ConfigError names the nearest keys, `known_too` among them, or what a value must be.
     """
     values: dict[type, dict[str, Any]] = {Engine: {}, ReplayOptions: {}}
     hints = {kind: get_type_hints(kind) for kind in values}
@@ -88,7 +88,8 @@ def with_settings(
         if not separator or key not in known:
             what = "must be key=value" if not separator else f"unknown key '{key}'"
             words = sorted({*known, *known_too})
-            raise ConfigError(f"--set {setting}: {what}{nearest(key, words)} (known: {', '.join(words)})")
+            listed = f"(kvledger replay --set help lists all {len(words)})"
+            raise ConfigError(f"--set {setting}: {what}{nearest_few(key, words)} {listed}")
         kind = known[key]
         values[kind][key] = _typed(key, text, hints[kind][key])
     changed = replace(options, **values[ReplayOptions])
@@ -132,5 +133,10 @@ def check_autoscaling(options: ReplayOptions) -> None:
 
 
 def _typed(key: str, text: str, hint: Any) -> Any:
-    kind = next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
-    return read_setting(text, kind, f"--set {key}={text}:")
+    return read_setting(text, hinted_kind(hint), f"--set {key}={text}:")
+
+
+def option_kinds() -> dict[str, str]:
+    """Key of the engine or the replay → what its value is, in words, by name."""
+    hints = get_type_hints(Engine) | get_type_hints(ReplayOptions)
+    return {key: " | ".join(WORDS.get(key, ())) or KINDS[hinted_kind(hints[key])] for key in sorted(hints)}

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from transforms.errors import ConfigError, nearest
+from transforms.errors import ConfigError, nearest, nearest_few
 from transforms.fleet import Deployment, Engine, Planning, Slo
 from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, Limit
-from transforms.planner.replay.replay_options import ReplayOptions, check_options, usual_router
+from transforms.planner.replay.replay_options import WORDS, ReplayOptions, check_options, usual_router
 from transforms.planner.whatif.context_limit import REJECTED_TURNS, REQUESTED
-from transforms.setting_values import as_kind, read_setting
+from transforms.setting_values import KINDS as KIND_WORDS
+from transforms.setting_values import as_kind, hinted_kind, read_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,16 +82,22 @@ def check_setting(key: str, value: Any, where: str) -> Any:
 
 
 def check_key(key: str, where: str) -> None:
-    """ConfigError with the nearest key where there is no setting `key`."""
+    """ConfigError with the nearest keys where there is no setting `key`."""
     known = known_settings()
     if key not in known:
-        raise ConfigError(f"{where}: unknown setting '{key}'{nearest(key, known)} (known: {', '.join(sorted(known))})")
+        listed = f"(kvledger whatif --set help lists all {len(known)})"
+        raise ConfigError(f"{where}: unknown setting '{key}'{nearest_few(key, known)} {listed}")
+
+
+def setting_kinds() -> dict[str, str]:
+    """Key of a setting → what its value is, in words, by name."""
+    words = {**WORDS, **_WORDS}
+    return {key: " | ".join(words.get(key, ())) or KIND_WORDS[kind_of(key)] for key in sorted(known_settings())}
 
 
 def kind_of(key: str) -> type:
     """Type of setting `key`: int, float, bool or str."""
-    hint = get_type_hints(known_settings()[key])[key]
-    return next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))  # type: ignore[no-any-return]
+    return hinted_kind(get_type_hints(known_settings()[key])[key])  # type: ignore[no-any-return]
 
 
 def _check_value(key: str, value: Any, where: str) -> None:
