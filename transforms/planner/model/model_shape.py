@@ -94,8 +94,8 @@ def model_shape(config: Mapping[str, Any], where: str) -> ModelShape:
     read = read_config(config, where)
     if config.get("is_encoder_decoder") is True:
         raise CatalogError(
-            f"{where}: '{read.model_type or read.architecture}' is an encoder-decoder, whose KV of the encoder's output "
-            "no rule here counts; take the engine's own start-up log instead"
+            f"{where}: '{read.model_type or read.architecture}' is an encoder-decoder, whose KV of the encoder's "
+            "output no rule here counts; take the engine's own start-up log instead"
         )
     family = family_of(read.model_type, read.architecture, where)
     layers = layer_count(read)
