@@ -65,8 +65,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_few(word: str, known: Iterable[str]) -> str:
-    """Hint naming up to three known words near `word`, as "; did you mean 'x', 'y' or 'z'?", or an empty string."""
+    """Hint naming up to three known words near `word`, as "; did you mean 'x', 'y' or 'z'?", or an empty string.
+
+    Empty for a known word too: what is wrong then is not its name.
+    """
     words = list(known)
+    if word in words:
+        return ""
     first = _close(word, words)[:MOST_NEAR]
     alike = difflib.get_close_matches(word, words, n=MOST_NEAR, cutoff=0.7) if len(first) < MOST_NEAR else []
     few = [f"'{one}'" for one in dict.fromkeys([*first, *alike])][:MOST_NEAR]

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from transforms.planner.sizing.envelope_answers import Answer
 
 QuantitiesArgument = Annotated[
-    list[str], typer.Argument(metavar="NAME=VALUE…", help="Quantities with units, such as rate=50/s response=2s.")
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME=VALUE…",
+        help="Quantities with units, such as rate=50/s response=2s; without any they are listed.",
+        show_default=False,
+    ),
 ]
 ModelOption = Annotated[
     str | None,
@@ -30,7 +35,7 @@ _SCALED = {"bytes": "GiB", "byte·s": "GiB·s"}
 
 
 def envelope(
-    quantities: QuantitiesArgument,
+    quantities: QuantitiesArgument = None,
     model: ModelOption = None,
     textbook: TextbookOption = False,
     home: HomeOption = DEFAULT_HOME,
@@ -40,7 +45,10 @@ def envelope(
     from transforms.planner.sizing.envelope_answers import envelope_answers, refuse_minimum
     from transforms.planner.sizing.quantities import quantities as read_quantities
 
-    given = read_quantities(quantities)
+    if not quantities and not textbook:
+        _print_known(is_json=json)
+        return
+    given = read_quantities(quantities or ())
     if textbook:
         refuse_minimum(given)
     answers = envelope_answers(given)
@@ -53,6 +61,17 @@ def envelope(
         print_line(f"{one.name}: {_shown(one)}  ({one.formula})")
     if note:
         print_line(note)
+
+
+def _print_known(*, is_json: bool) -> None:
+    """Print every quantity with what it says and its units."""
+    from transforms.planner.sizing.quantities import ABOUT, KINDS, UNITS, quantity_lines
+
+    if is_json:
+        known = {name: {"about": ABOUT[name], "units": list(UNITS[kind])} for name, kind in KINDS.items()}
+        print_json({"quantities": known})
+        return
+    print_line("\n".join([*quantity_lines(), "such as: kvledger envelope rate=50/s response=2s per_gpu=25"]))
 
 
 def _shown(one: Answer) -> str:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from transforms.errors import ConfigError
 from transforms.planner.sizing.envelope_answers import envelope_answers, refuse_minimum
-from transforms.planner.sizing.quantities import quantities
+from transforms.planner.sizing.quantities import ABOUT, KINDS, quantities
 
 KVLEDGER = Path(sys.executable).parent / "kvledger"
 
@@ -87,6 +87,17 @@ def test_query_heads_are_eight_times_too_many_and_a_catalog_model_says_so() -> N
 def test_what_does_not_match_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(Exception, match=said):
         envelope_answers(quantities(words))
+
+
+def test_without_quantities_all_are_listed_with_their_units() -> None:
+    known = asked()["quantities"]
+    assert set(known) == set(KINDS) == set(ABOUT)
+    assert known["response"]["units"] == ["s", "ms", "min", "h"]
+    lines = CliRunner().invoke(app, ["envelope"]).stdout.splitlines()
+    assert len(lines) == len(KINDS) + 1
+    assert all(line.startswith(name) for name, line in zip(KINDS, lines[:-1], strict=True))
+    with pytest.raises(ConfigError, match=r"alone lists all 26\)"):
+        quantities(["speed=3"])
 
 
 def test_the_textbook_minimum_is_refused_with_both_sides() -> None:

@@ -32,3 +32,4 @@ def test_of_many_names_the_nearest_few_are_told() -> None:
     assert nearest_few("max_num", known) == "; did you mean 'max_num_seqs' or 'max_num_queued_reqs'?"
     assert nearest_few("rooter", known) == "; did you mean 'router'?"
     assert nearest_few("xyzzy", known) == ""
+    assert nearest_few("seed", known) == ""

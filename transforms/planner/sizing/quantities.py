@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from transforms.errors import ConfigError, nearest
+from transforms.errors import ConfigError, nearest_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,10 +54,48 @@ KINDS = {
     "e2e": "time",
     "ttft": "time",
 }
-"""What each quantity is."""
+"""What kind each quantity is of."""
+
+ABOUT = {
+    "rate": "requests that arrive",
+    "response": "time a request is in the system",
+    "safety": "factor on the concurrency, 1 where left out",
+    "per_gpu": "requests at once on a GPU",
+    "parameters": "active parameters of the model",
+    "peak": "peak of a GPU by its data sheet",
+    "mfu": "share of the peak that is reached",
+    "measured": "tokens a second that were measured on a GPU",
+    "prompt": "tokens of a request's prompt",
+    "output": "tokens of a request's answer",
+    "tokens_per_gpu": "tokens a second that a GPU computes",
+    "budget": "max_num_batched_tokens of a step",
+    "decoding": "requests that decode in that step",
+    "batch": "requests of a decode step",
+    "decode": "tokens a second of one request's answer",
+    "kv": "KV cache of a token",
+    "memory": "memory for the KV cache",
+    "held": "tokens that a request holds (sums too: 4x32K+8x8K)",
+    "block": "tokens of a KV block",
+    "requests": "requests that each hold so much, 1 where left out",
+    "layers": "layers of the model",
+    "kv_heads": "its KV heads",
+    "head_dim": "dimension of a head",
+    "dtype": "bytes of one value",
+    "e2e": "time to the end of the answer",
+    "ttft": "time to the first token",
+}
+"""What each quantity says, for who does not know their names."""
+
+LISTED = f"(kvledger envelope alone lists all {len(KINDS)})"
 
 _TIMES = re.compile(r"\s*([0-9]+)\s*[x×]\s*(.*)$")
 _VALUE = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(.*?)\s*$")
+
+
+def quantity_lines() -> list[str]:
+    """A line for each quantity: its name, what it says, its units."""
+    name_wide, about_wide = (max(map(len, words)) for words in (ABOUT, ABOUT.values()))
+    return [f"{name:{name_wide}}  {ABOUT[name]:{about_wide}}  {_listed(UNITS[kind])}" for name, kind in KINDS.items()]
 
 
 def quantities(texts: Iterable[str]) -> dict[str, float]:
@@ -68,7 +106,7 @@ def quantities(texts: Iterable[str]) -> dict[str, float]:
         name = name.strip().replace("-", "_")
         if not separator or name not in KINDS:
             what = f"unknown quantity '{name}'" if separator else "must be name=value with its unit"
-            raise ConfigError(f"{text}: {what}{nearest(name, list(KINDS))} (known: {', '.join(KINDS)})")
+            raise ConfigError(f"{text}: {what}{nearest_few(name, KINDS)} {LISTED}")
         found[name] = sum(_product(text, KINDS[name], part) for part in value.split("+"))
     return found
 
