@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flows.printing import print_note
 from flows.report import (
     Reported,
     charts_bundle,
@@ -50,6 +51,8 @@ def whatif_report(home: Home, fleet: LoadedFleet, told: Told, command: str, outp
     folder = home.reports / f"week={told.week}"
     path = folder / "whatif.html"
     text = html(page, charts_bundle(home))
+    if path.is_file() and path.read_text(encoding="utf-8") != text:
+        print_note(f"{path} held another what-if and is replaced; --output FILE.html keeps this one apart")
     put_text(folder / "whatif.md", markdown(page, "whatif-tables.md"))
     put_text(folder / "whatif-tables.md", tables_markdown(page))
     put_text(path, text)

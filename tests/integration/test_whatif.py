@@ -12,6 +12,7 @@ from lakes import FLEET, HERE, no_progress, random_rows, write_fleet, write_lake
 from flows.build import build
 from flows.catalog import load_catalog
 from flows.home import Home
+from flows.log import start_logging
 from flows.plan import former_scenarios, plan
 from flows.processes import worker_pool
 from flows.warehouse import published
@@ -140,9 +141,18 @@ def test_an_autoscaler_stands_beside_todays_fleet(home: Home, told: Told, tmp_pa
     assert re.search(r"^scaled pays [\d.]+\sGPU·h fewer than 2 fixed replicas", said.text)
 
 
-def test_the_report_is_one_offline_file(home: Home, told: Told, tmp_path: Path) -> None:
+def test_the_report_is_one_offline_file(
+    home: Home, told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "what.html"
     reported = whatif_report(home, write_fleet(home, SMALL), told, "--set x", output)
+    start_logging(verbose=False, quiet=False)
+    capsys.readouterr()
+    whatif_report(home, write_fleet(home, SMALL), told, "--set x", output)
+    assert capsys.readouterr().err == ""
+    whatif_report(home, write_fleet(home, SMALL), told, "--set y", None)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith("whatif.html held another what-if and is replaced; --output FILE.html keeps this one apart")
     text = output.read_text()
     assert reported.html == output
     assert "What if 2026-W47" in text
