@@ -122,7 +122,10 @@ def _of_fleet(loaded: LoadedFleet, catalog: Path, *, is_rebuild: bool) -> Sequen
     from flows.sources import check_sources
 
     if not is_rebuild:
-        raise ConfigError("ingest needs a PATH: files, folders or patterns (or --rebuild, for all of the fleet file)")
+        raise ConfigError(
+            "ingest needs a PATH and its format, such as kvledger ingest logs/ --format auto (or --rebuild, for all "
+            "sources of the fleet file)"
+        )
     if not loaded.fleet.sources:
         raise ConfigError(f"fleet file {loaded.path} has no [[sources]]; name the logs on the command line")
     check_sources(loaded.fleet.sources, catalog, loaded.path)

@@ -35,6 +35,11 @@ def serve(
 
     place, loaded = open_home_and_fleet(home, fleet)
     check_request(place, loaded, week=None)
+    if not loaded.fleet.sources:
+        print_note(
+            f"fleet file {loaded.path} has no [[sources]]: nothing is read by itself, only what kvledger ingest PATH "
+            "brings in is reviewed; put in where your logs lie"
+        )
     planned = planned_runs(place, loaded, is_catching_up=catch_up)
     if print_project:
         write_out(project_file(planned))

@@ -104,4 +104,4 @@ def test_the_command_rebuilds_all_of_the_fleet_file(tmp_path, logs):
     assert json.loads(done.stdout)["loaded"] == 70
     bare = run()
     assert (bare.returncode, len(bare.stderr.splitlines())) == (2, 1)
-    assert "ingest needs a PATH" in bare.stderr
+    assert "ingest needs a PATH and its format, such as kvledger ingest logs/ --format auto" in bare.stderr

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 from serving import place_trace
+from typer.testing import CliRunner
 
+from flows.cli import app
 from flows.execution import PlainStages, is_transient
 from flows.fleet import load_fleet
 from flows.home import locked, open_home
@@ -108,6 +110,20 @@ def test_the_project_file_is_what_prefect_reads(tmp_path):
     assert first["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
     assert first["parameters"] == planned[0].parameters
     assert first["work_pool"] == {"name": "kvledger"}
+
+
+def test_a_schedule_without_sources_says_what_is_missing(tmp_path):
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("""[[deployments]]
+name = "chat"
+serves = ["*"]
+model = "meta-llama/Llama-3.1-8B-Instruct"
+gpu = "H100-SXM-80GB"
+replicas = 1
+""")
+    asked = ["serve", "--print-project", "--home", str(tmp_path / "home"), "--fleet", str(fleet)]
+    said = CliRunner().invoke(app, asked).stderr
+    assert "fleet.toml has no [[sources]]: nothing is read by itself" in said
 
 
 def test_a_failed_run_says_what_to_do():
