@@ -263,6 +263,9 @@ def test_engine_defaults_go_by_the_memory_of_the_gpu():
     assert engine_defaults(CATALOG.gpu("A100-SXM-80GB"), "vllm", "0.19").max_num_seqs == 256
     assert engine_defaults(CATALOG.gpu("L40S-48GB"), "vllm", "0.33.0").gpu_memory_utilization == 0.92
     assert large.gpu_memory_utilization == 0.9
+    names = ("RTX-4090-24GB", "L40S-48GB", "A100-SXM-80GB", "B200-SXM-180GB")
+    chunks = [engine_defaults(CATALOG.gpu(name), "sglang").max_num_batched_tokens for name in names]
+    assert chunks == [2048, 4096, 8192, 16384]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from transforms.errors import CapacityError
+from transforms.planner.memory.sglang_share import default_chunk_tokens
 from transforms.planner.memory.start_up import (
     GIB,
     NEWEST,
@@ -119,6 +120,8 @@ def engine_defaults(gpu: Gpu, engine_name: str = "vllm", version: str | None = N
     check_engine(engine_name)
     is_large = gpu.memory_bytes >= _LARGE_GPU_BYTES and "a100" not in gpu.name.lower() and release(version) >= (0, 8)
     sequences, tokens = (1024, 8192) if is_large else (256, 2048)
+    if engine_name == "sglang":
+        tokens = default_chunk_tokens(gpu)  # its share goes by more than the GPU (engine_settings.py)
     share = _SHARE_SINCE_0_33 if engine_name == "vllm" and (0, 33) <= release(version) != NEWEST else _SHARE
     return EngineDefaults(sequences, tokens, share)
 

@@ -1,4 +1,4 @@
-"""The share of a GPU's memory that SGLang gives to weights and KV where nobody sets mem_fraction_static."""
+"""What SGLang takes where nobody sets it: tokens of a prefill chunk, and the share of memory for weights and KV."""
 
 from __future__ import annotations
 
@@ -18,12 +18,21 @@ _RANK_GRAPH_MIB = 3  # for each of them and each rank of data-parallel attention
 _PREFILL_GRAPH_MIB, _LATENT_PREFILL_GRAPH_MIB = 8, 1536  # a bucket of prefill graphs; all of them under MLA
 _LARGE_GPU_MIB, _LARGE_GPU_LEAST_MIB = 60 * 1024, 10 * 1024
 
+# Tokens of a prefill chunk by GPU memory in MiB below the bound.
+_CHUNKS = ((35 * 1024, 2048), (60 * 1024, 4096), (160 * 1024, 8192))
+_LARGEST_CHUNK_TOKENS = 16384
 # Requests of the largest decode graph by GPU memory in MiB below the bound: on one to three ranks, on four and more.
 _GRAPH_REQUESTS = ((20 * 1024, 8, 8), (35 * 1024, 24, 80), (60 * 1024, 32, 160), (160 * 1024, 256, 512))
 _MOST_GRAPH_REQUESTS = 512
 _MANY_RANKS = 4
 # Tokens of the prefill graphs' buckets: from, to, step.
 _BUCKETS = ((4, 32, 4), (48, 256, 16), (288, 512, 32), (576, 1024, 64), (1280, 4096, 256), (4608, 1 << 20, 512))
+
+
+def default_chunk_tokens(gpu: Gpu) -> int:
+    """chunked_prefill_size that SGLang takes on `gpu`, in tokens (server_args.py, 0.5)."""
+    memory_mib = gpu.memory_bytes / _MIB
+    return next((tokens for bound, tokens in _CHUNKS if memory_mib < bound), _LARGEST_CHUNK_TOKENS)
 
 
 def default_share(gpu: Gpu, engine: Engine, *, has_latent: bool) -> float:
