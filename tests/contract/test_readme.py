@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,17 @@ def shown_commands() -> list[str]:
 
 def test_the_readme_shows_commands() -> None:
     assert len(shown_commands()) >= 5
+
+
+def test_the_replayed_trace_is_one_deployments_of_that_model() -> None:
+    """An export without --deployment mixes the traffic of several models, which no one engine answers."""
+    exported = [shown for shown in shown_commands() if " export " in shown]
+    replayed = next(shown for shown in shown_commands() if " replay " in shown)
+    fleet = tomllib.loads((ROOT / "data/fleet.toml").read_text())["deployments"]
+    served = {one["name"]: one["model"] for one in fleet}
+    (trace,) = (shlex.split(shown) for shown in exported)
+    assert f"--trace {trace[trace.index('--output') + 1]} " in replayed
+    assert f"--model {served[trace[trace.index('--deployment') + 1]]} " in replayed
 
 
 def test_shown_commands_run_in_order(tmp_path: Path) -> None:
