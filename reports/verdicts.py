@@ -43,6 +43,8 @@ RESIDUAL = "residual"
 MOST_NAMED = 4
 """Most deployments that the headline names."""
 NAME_LENGTH = 48
+AMPLE_FACTOR = 2.0
+"""Headroom from which nothing binds today: the peak may grow to three times its size."""
 NO_TRAFFIC = "no traffic this week"
 NOT_SIZED = "not sized"
 NOTHING = "No deployment has traffic this week: there is nothing to decide."
@@ -154,13 +156,20 @@ def _ends(decision: Mapping[str, Any]) -> str:
     return ends if decision["is_slo_reachable"] is not False else f"{ends}, for KV and compute alone"
 
 
+def _binds(decision: Mapping[str, Any]) -> str:
+    """The demand that binds; where today's replicas offer several times the peak, that it does not bind yet."""
+    word = demand_word(decision["binding_demand"])
+    is_ample = (decision["headroom_factor"] or 0.0) >= AMPLE_FACTOR and decision["binding_demand"] != "latency"
+    return f"nothing yet, {word} first" if is_ample else word
+
+
 def _facts(decision: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     left = f"{percent(decision['headroom_factor'])} (asked {percent(decision['headroom_ratio'])})"
     cost = f"{usd_per_hour(decision['now_cost_usd_per_hour'])} → {usd_per_hour(decision['cost_usd_per_hour'])}"
     peak = f"{gib(decision['residency_peak_bytes'])} of {gib(decision['now_capacity_bytes'])}"
     lost = {"yes": "holds", "no": "does not hold"}.get(yes_no(decision["is_one_lost_ok"]), UNKNOWN)
     facts = (
-        ("Binds", demand_word(decision["binding_demand"])),
+        ("Binds", _binds(decision)),
         ("Peak headroom", left if decision["binding_demand"] != "latency" else UNKNOWN),
         ("KV at peak", peak),
         ("Cost", cost if decision["cost_usd_per_hour"] is not None else "no price for this GPU"),

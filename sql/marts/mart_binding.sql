@@ -44,7 +44,10 @@ select
         when replicas_replicas > 0
             then
                 regexp_replace(
-                    format('{} replicas for {}', replicas_replicas, demand_text)
+                    format(
+                        '{} replicas{} for {}',
+                        replicas_replicas, if(replicas_replicas = 1, ' (the least there can be)', ''), demand_text
+                    )
                     || if(spare_replicas > 0, format(' + {} spare = {} replicas', spare_replicas, needed_replicas), '')
                     || format(' = {} GPUs', needed_gpus) || if(is_whole_node, ' in whole nodes', ''),
                     '(^|[^0-9.,])1 (replica|GPU)s', '\11 \2', 'g'

@@ -94,6 +94,18 @@ def test_headroom_is_on_the_scale_of_what_was_asked() -> None:
     assert "Peak headroom" not in dict(page.verdicts[0].facts)
 
 
+@pytest.mark.parametrize(
+    ("factor", "demand", "words"),
+    [(12.04, "compute", "nothing yet, compute first"), (1.5, "kv", "KV memory"), (12.0, "latency", "latency"),
+     (None, "kv", "KV memory")],
+)  # fmt: skip
+def test_what_binds_does_not_bind_yet_where_the_headroom_is_ample(
+    factor: float | None, demand: str, words: str
+) -> None:
+    page = page_of(week_of(decision("chat", 2, 4, "keep", headroom_factor=factor, binding_demand=demand)))
+    assert dict(page.verdicts[0].facts)["Binds"] == words
+
+
 def test_notes_stay_off_the_first_screen_and_in_the_tables() -> None:
     page = full_page()
     assert not [line for line in page.warnings if "fullest was judged" in line]
