@@ -247,7 +247,8 @@ def _build(kind: type[T], document: Any, where: str, at: str) -> T:
     known = {f.name: f for f in fields(kind) if f.metadata.get("is_key", True)}  # type: ignore[arg-type]
     for key in document:
         if key not in known:
-            raise ConfigError(f"{where}: unknown key '{at + '.' if at else ''}{key}'{nearest(key, known)}")
+            hint = nearest(key, known) or f"; known are {', '.join(known)}"
+            raise ConfigError(f"{where}: unknown key '{at + '.' if at else ''}{key}'{hint}")
     values: dict[str, Any] = {}
     for name, f in known.items():
         if name in document:

@@ -87,6 +87,12 @@ def test_every_number_of_the_file_is_in_the_table() -> None:
     assert {table: set(TABLES[table]) for table in numbers} == numbers
 
 
+def test_an_unknown_key_names_the_nearest_or_all_there_are() -> None:
+    assert refused(with_value("engine", "max_num_seq", 1)).endswith("engine.max_num_seq'; did you mean 'max_num_seqs'?")
+    said = refused(with_value("engine", "cpu_offload_gb", 10))
+    assert "engine.cpu_offload_gb'; known are name, version, tensor_parallel_size" in said
+
+
 @pytest.mark.parametrize("name", ["(all)", "(none)"])
 def test_names_in_brackets_are_kept_for_sums(name: str) -> None:
     document = copy.deepcopy(FLEET)
