@@ -68,12 +68,17 @@ def load(connection: duckdb.DuckDBPyConnection, relation: str, path: Path) -> No
     assert not unknown, f"{path}: unknown columns {sorted(unknown)}"
     listed = ", ".join(f"{column} {type_}" for column, type_ in types.items())
     connection.execute(f"create table {relation} ({listed})")
-    for row in rows[1:]:
-        marks = ", ".join(f"cast(? as {types[column]})" for column in rows[0])
-        connection.execute(
-            f"insert into {relation} ({', '.join(rows[0])}) values ({marks})",  # noqa: S608
-            [value or None for value in row],
-        )
+    if rows[1:]:
+        listed = ", ".join(rows[0])
+        body, values = typed_rows(rows[1:], [types[column] for column in rows[0]])
+        connection.execute(f"insert into {relation} ({listed}) {body}", values)
+
+
+def typed_rows(rows: list[list[str]], types: list[str]) -> tuple[str, list[str | None]]:
+    """VALUES with each field of `rows` cast to its type, and the parameters in it: one statement for all rows."""
+    marks = ", ".join(f"cast(? as {type_})" for type_ in types)
+    assert all(len(row) == len(types) for row in rows)
+    return "values " + ", ".join([f"({marks})"] * len(rows)), [value or None for row in rows for value in row]
 
 
 def run(model: Model, case: Path) -> duckdb.DuckDBPyConnection:
@@ -90,10 +95,6 @@ def run(model: Model, case: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def typed(value: str, type_: str, connection: duckdb.DuckDBPyConnection) -> Any:
-    return connection.execute(f"select cast(? as {type_})", [value or None]).fetchall()[0][0]
-
-
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.parent.name}-{case.name}" for case in CASES])
 def test_model_gives_the_expected_rows(case: Path) -> None:
     model = BY_NAME[case.parent.name]
@@ -104,9 +105,7 @@ def test_model_gives_the_expected_rows(case: Path) -> None:
         types |= types_of(model.name)
     listed = ", ".join(f"cast({c} as {types[c]})" for c in header)
     found = connection.execute(f"select {listed} from result").fetchall()  # noqa: S608
-    wanted = [
-        tuple(typed(value, types[c], connection) for c, value in zip(header, row, strict=True)) for row in expected
-    ]
+    wanted = connection.execute(*typed_rows(expected, [types[c] for c in header])).fetchall() if expected else []
     found, wanted = sorted(found, key=repr_key), sorted(wanted, key=repr_key)
     assert len(found) == len(wanted), found
     for found_row, wanted_row in zip(found, wanted, strict=True):
