@@ -26,7 +26,7 @@ SETTINGS = tuple(f.name for f in fields(Source) if f.name not in ("format", "pat
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "settings": SETTINGS,
     "recognise": ("columns", "keys"),
-    "ignore": ("present",),
+    "ignore": ("present", "absent"),
 }
 """Tables of a mapping file that are no columns, and their keys."""
 WHOLE = frozenset((*COUNTS, "attempt", "turn", "prefix_block_tokens"))
@@ -62,17 +62,21 @@ class Pick:
 
 @dataclass(frozen=True)
 class FieldMap:
-    """The columns of a mapping, each with the picks that are tried in turn, and the fields that mark no request."""
+    """The columns of a mapping, each with the picks that are tried in turn.
+
+    A record with one of the fields `ignored_if`, or with none of `ignored_unless`, is no request.
+    """
 
     picks: Mapping[str, tuple[Pick, ...]]
     ignored_if: tuple[str, ...] = ()
+    ignored_unless: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Every field the mapping reads, each once."""
         named = [pick.field for picks in self.picks.values() for pick in picks if pick.field]
-        return tuple(dict.fromkeys([*named, *self.ignored_if]))
+        return tuple(dict.fromkeys([*named, *self.ignored_if, *self.ignored_unless]))
 
     @property
     def whole_fields(self) -> frozenset[str]:
@@ -83,7 +87,7 @@ class FieldMap:
             for pick in picks
             if target not in WHOLE or pick.words or pick.missing
         }
-        return frozenset(self.fields) - others - frozenset(self.ignored_if)
+        return frozenset(self.fields) - others - {*self.ignored_if, *self.ignored_unless}
 
 
 def parse_mapping(document: Mapping[str, Any] | None, where: str = "mapping") -> FieldMap:
@@ -106,8 +110,8 @@ def parse_mapping(document: Mapping[str, Any] | None, where: str = "mapping") ->
         raise ConfigError(f'{where}: needs arrived_at, as in arrived_at = "timestamp"')
     required = document.get("recognise", {}).get("columns")
     every = tuple(pick.field for entries in picks.values() for pick in entries if pick.field)
-    ignored_if = tuple(document.get("ignore", {}).get("present", ()))
-    return FieldMap(picks, ignored_if, every if required is None else tuple(required))
+    ignored_if, ignored_unless = (tuple(document.get("ignore", {}).get(key, ())) for key in BESIDE["ignore"])
+    return FieldMap(picks, ignored_if, ignored_unless, every if required is None else tuple(required))
 
 
 def _check_table(where: str, name: str, table: Any) -> None:

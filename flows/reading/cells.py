@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import polars as pl
 
+from flows.reading.nested import look_up
 from transforms.batches import Reject
 from transforms.fields.decode import NOT_AN_OBJECT, NOT_JSON, parse_slowly
 
@@ -29,8 +30,8 @@ class DecodedCells:
 class CellDecoder:
     """Finds the cells of `fields` in JSON lines.
 
-    A field is a key as it is written, dots and all, or a path of keys; the key wins where both are there. Of a key
-    that stands twice the last one counts, and the record is flagged.
+    A field is a key as it is written, dots and all, or a path of keys, which goes into texts of JSON too; the key wins
+    where both are there. Of a key that stands twice the last one counts, and the record is flagged.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -80,7 +81,7 @@ class CellDecoder:
             raise ValueError(NOT_JSON) from None
         if not isinstance(value, dict):
             raise ValueError(NOT_AN_OBJECT)  # noqa: TRY004 - one class for every unusable record
-        found = (_look_up(value, name) for name in self.fields)
+        found = (look_up(value, name) for name in self.fields)
         return [None if cell is None else json.dumps(cell).encode() for cell in found], flags
 
     def _may_repeat(self, lines: Sequence[bytes]) -> bool:
@@ -136,16 +137,6 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> list[str]:
         names.append(f"k{list(tree).index(key)}")
         tree = tree[key] or {}
     return names
-
-
-def _look_up(value: dict[str, Any], name: str) -> Any:
-    for path in _paths(name):
-        found: Any = value
-        for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        if found is not None:
-            return found
-    return None
 
 
 def _texts(name: str, column: list[bytes | None]) -> pl.Series:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flows.reading.lines import MAX_LINE_BYTES, clean
-from flows.reading.streams import CHUNK_BYTES, FRAME_LENGTH_BYTES, GZIP_MAGIC, ZSTD_MAGIC, ByteStream
+from flows.reading.streams import CHUNK_BYTES, FRAME_LENGTH_BYTES, GZIP_MAGIC, UTF_16_START, ZSTD_MAGIC, ByteStream
 from transforms.batches import Head
 from transforms.errors import InputError
-from transforms.fields.decode import parse
+from transforms.fields.decode import array_elements, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,11 +105,16 @@ def emptiness(seen: Look) -> str:
 
 
 def compression_of(magic: bytes) -> str:
-    """Compression by the first eight bytes: "none", "gzip", "zstd", or "framed": a length before each zstd frame."""
+    """Compression by the first eight bytes: "gzip", "zstd", or "framed": a length before each zstd frame.
+
+    Of plain files "none", or "utf-16" where a mark says so: like a compressed file it is read from its start alone.
+    """
     if magic.startswith(GZIP_MAGIC):
         return "gzip"
     if magic.startswith(ZSTD_MAGIC):
         return "zstd"
+    if UTF_16_START.match(magic):
+        return "utf-16"
     return "framed" if magic[FRAME_LENGTH_BYTES:].startswith(ZSTD_MAGIC) else "none"
 
 
@@ -219,12 +224,18 @@ def _records(path: Path, compression: str, layout: str, lines: list[bytes]) -> t
             except (ValueError, RecursionError):
                 continue
     else:
-        try:
-            document = parse(whole_document(ByteStream(path, compression)))
-        except (ValueError, RecursionError):
-            document = None
-        values = document[:HEAD_ELEMENTS] if isinstance(document, list) else [document]
+        values = _elements(whole_document(ByteStream(path, compression)), layout)
     return tuple(_cut(value) for value in values if isinstance(value, dict))
+
+
+def _elements(data: bytes, layout: str) -> list[Any]:
+    """The document, or the first elements of an array, of one that is cut off too."""
+    try:
+        document = parse(data)
+    except (ValueError, RecursionError):
+        whole = array_elements(data)[0] if layout == "array" else []
+        return [parse(element) for element in whole[:HEAD_ELEMENTS]]
+    return document[:HEAD_ELEMENTS] if isinstance(document, list) else [document]
 
 
 def _cut(value: Any) -> Any:

@@ -128,6 +128,13 @@ INFERENCE_PERF_TOTALS = (
     "inference-perf's summary has totals, not requests; ingest per_request_lifecycle_metrics.json "
     "(report.request_lifecycle.per_request: true, format inference-perf)"
 )
+VLLM_BENCH_TOTALS = (
+    "vllm bench serve's result has totals, not requests; run it with --save-result --save-detailed (format vllm-bench)"
+)
+CODEX_EXEC = (
+    "the stream of codex exec has no times; ingest the rollout file of the same session, below ~/.codex/sessions "
+    "(format codex)"
+)
 GUIDELLM_YAML = (
     "GuideLLM's report as YAML is not read; write it as JSON (guidellm benchmark --outputs json, format guidellm)"
 )
@@ -161,6 +168,8 @@ UNFIT_RECORDS = (
     (frozenset({"data", "has_more", "next_page"}), USAGE_TOTALS),
     (frozenset({"request_throughput", "request_latency", "input_config"}), AIPERF_TOTALS),
     (frozenset({"load_summary", "successes", "failures"}), INFERENCE_PERF_TOTALS),
+    (frozenset({"num_prompts", "completed", "mean_ttft_ms"}), VLLM_BENCH_TOTALS),
+    (frozenset({"type", "thread_id"}), CODEX_EXEC),
     (frozenset({"messages"}), CHATS),
     (frozenset({"conversations"}), CHATS),
 )

@@ -15,8 +15,8 @@ import msgspec
 from flows.reading.csv_rows import check_columns_once, csv_spans
 from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
 from flows.reading.look import Look, event_data, whole_document
-from flows.reading.streams import ByteStream
-from transforms.fields.decode import one_after_the_other, parse, parse_slowly
+from flows.reading.streams import UNCOMPRESSED, ByteStream
+from transforms.fields.decode import array_elements, one_after_the_other, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +108,7 @@ class RecordStream:
             self.status = "truncated"
         if not clean(last, begin):
             return
-        is_open = self.seen.compression == "none" and self.is_last
+        is_open = self.seen.compression in UNCOMPRESSED and self.is_last
         if last.count(b'"') % 2 == 0 and last.count(self.seen.delimiter.encode()) >= len(self.seen.columns) - 1:
             self.has_open_tail = is_open
             yield last + b"\n", begin
@@ -123,7 +123,7 @@ class RecordStream:
         self.next_offset = reader.tail_position + len(reader.tail)
         if not text:
             return LineBatch()
-        is_open = self.seen.compression == "none" and self.is_last
+        is_open = self.seen.compression in UNCOMPRESSED and self.is_last
         if _is_whole(text, self.seen):
             self.has_open_tail = is_open
             return LineBatch([text], [reader.tail_position])
@@ -137,13 +137,26 @@ class RecordStream:
 
     def _elements(self) -> LineBatch:
         data = whole_document(self._stream)
-        if self.seen.layout == "array":
-            try:
-                elements = [bytes(raw) for raw in msgspec.json.decode(data, type=list[msgspec.Raw])]
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                elements = _elements_slowly(data)
-            return LineBatch(elements, list(range(len(elements))))
-        return LineBatch([data], [0])
+        if self.seen.layout != "array":
+            return LineBatch([data], [0])
+        try:
+            elements = [bytes(raw) for raw in msgspec.json.decode(data, type=list[msgspec.Raw])]
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            elements = self._whole_elements(data)
+        return LineBatch(elements, list(range(len(elements))))
+
+    def _whole_elements(self, data: bytes) -> list[bytes]:
+        """The elements of an array that is cut off, or damaged: then what follows the last whole one is one too."""
+        elements, rest = array_elements(data)
+        if not elements:
+            return [data]
+        if not rest:
+            return elements
+        if data.endswith(b"]"):
+            return [*elements, rest]
+        self.ignored += 1
+        self.status = "growing" if self.seen.compression in UNCOMPRESSED else "truncated"
+        return elements
 
     def _csv_rows(self) -> Iterator[LineBatch]:
         csv.field_size_limit(MAX_LINE_BYTES)
@@ -163,6 +176,9 @@ class RecordStream:
                     continue
                 text = io.StringIO(block[start:end].decode("utf-8", errors="replace"), newline="")
                 cells = next(csv.reader(text, delimiter=delimiter), [])
+                if [cell.strip() for cell in cells] == names:  # of a file that was put behind another
+                    self.ignored += 1
+                    continue
                 out.lines.append(json.dumps(_cells(names, cells)).encode())
                 out.positions.append(position + start)
             yield out
@@ -173,14 +189,6 @@ def _cells(header: list[str], row: list[str]) -> dict[str, str | None] | list[st
     if len(row) != len(header):
         return row
     return {name: cell or None for name, cell in zip(header, row, strict=True)}
-
-
-def _elements_slowly(data: bytes) -> list[bytes]:
-    try:
-        values = parse_slowly(data)[0]
-    except (ValueError, RecursionError):
-        return [data]
-    return [json.dumps(value).encode() for value in values] if isinstance(values, list) else [data]
 
 
 def _is_whole(text: bytes, seen: Look) -> bool:

@@ -1,7 +1,9 @@
-"""Bytes of a log as they were written: plain, gzip (several members, cut off), zstd (native or length-framed)."""
+"""Bytes of a log: plain, gzip (several members, cut off), zstd (native or length-framed), and UTF-16 as UTF-8."""
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -17,6 +19,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 FRAME_LENGTH_BYTES = 4
 """The OTel file exporter writes [4-byte big-endian length][zstd frame] a message (log_formats.md §2a)."""
+UTF_16_START = re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]", re.DOTALL)
+"""How a text in UTF-16 begins, as Windows PowerShell and spreadsheets write it: a mark, and a character of ASCII."""
+UNCOMPRESSED = ("none", "utf-16")
 ZSTD_INPUT_BYTES = 1 << 11
 """Fed to the decompressor at once: four bytes may stand for a block of 128 KiB (RFC 8878, RLE blocks), so 64 MiB."""
 MAX_HELD_BYTES = 64 << 20
@@ -29,6 +34,7 @@ MAX_WINDOW_BYTES = 1 << 31
 class ByteStream:
     """The decompressed bytes of `path`, in chunks, from what lies in its bytes `start` to `end` (None: to its end).
 
+    Text in UTF-16 that begins with a byte order mark comes as UTF-8; such a file is read from its start alone.
     After the last chunk `is_cut_off` says whether the compressed stream ended too early or in damage.
     """
 
@@ -40,10 +46,16 @@ class ByteStream:
 
     def __iter__(self) -> Iterator[bytes]:
         """The chunks, in order."""
-        kinds = {"none": self._plain, "gzip": self._gzip, "zstd": self._zstd, "framed": self._framed}
+        kinds = {
+            "none": self._plain,
+            "utf-16": self._plain,
+            "gzip": self._gzip,
+            "zstd": self._zstd,
+            "framed": self._framed,
+        }
         with self.path.open("rb") as raw:
             raw.seek(self.start)
-            yield from kinds[self.compression](raw)
+            yield from kinds[self.compression](raw) if self.start else _as_utf_8(kinds[self.compression](raw))
 
     def _read(self, raw: IO[bytes], size: int) -> bytes:
         left = size if self.end is None else max(self.end - raw.tell(), 0)
@@ -110,3 +122,17 @@ class ByteStream:
                 self.is_cut_off = True
                 return
             yield bytes(held) if (held.endswith(b"\n") if held else is_ended) else bytes(held) + b"\n"
+
+
+def _as_utf_8(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(chunks, b"")
+    if not UTF_16_START.match(first):
+        if first:
+            yield first
+        yield from chunks
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    yield decoder.decode(first).encode()
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode()
+    yield decoder.decode(b"", final=True).encode()

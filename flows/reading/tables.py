@@ -11,6 +11,7 @@ import polars as pl
 from flows.reading.cells import CellDecoder
 from flows.reading.csv_rows import CsvRows, check_columns_once, csv_rows
 from flows.reading.lines import clean
+from flows.reading.nested import column_of, columns_of, field_cells
 from transforms.batches import Reject, Table
 from transforms.errors import InputError, nearest
 
@@ -64,10 +65,10 @@ class TableStream:
     def _check_columns(self) -> None:
         known = self.records.seen.columns
         for name in self.mapping.required:
-            if name not in known:
+            if column_of(name, known) is None:
                 listed = ", ".join(known[:12])
                 raise InputError(f"{LACKS_COLUMN} '{name}'{nearest(name, known)} (its columns: {listed})")
-        check_columns_once(known, self.mapping.fields)
+        check_columns_once(known, columns_of(self.mapping.fields, known))
 
     def _json_table(self, decoder: CellDecoder, batch: LineBatch | BareLines) -> TableBatch:
         decoded = decoder.decode(batch.lines, batch.positions)
@@ -92,13 +93,16 @@ class TableStream:
                 yield self._csv_table(rows, block, position + begin)
 
     def _csv_table(self, rows: CsvRows, block: bytes, position: int) -> TableBatch:
-        known = rows.cells.columns
-        wanted = [pl.col(n) if n in known else pl.lit(None, dtype=pl.String).alias(n) for n in self.mapping.fields]
+        cells = pl.DataFrame([field_cells(rows.cells, name) for name in self.mapping.fields])
+        headers = _headers(rows.cells)
         starts = rows.spans.starts + position
         is_whole = bool(rows.spans.is_good.all())
         good = starts if is_whole else starts[rows.spans.is_good]
         positions = pl.Series("source_position", good, dtype=pl.Int64)
-        table = Table(self.source_file, rows.cells.select(wanted), positions, is_json=False, carry=self.carry)
+        if headers is not None:
+            self.records.ignored += int(headers.sum())
+            cells, positions = cells.filter(~headers), positions.filter(~headers)
+        table = Table(self.source_file, cells, positions, is_json=False, carry=self.carry)
         bad = () if is_whole else starts[~rows.spans.is_good & ~rows.spans.is_blank]
         rejects = [Reject(int(p), WRONG_WIDTH) for p in bad]
 
@@ -111,18 +115,26 @@ class TableStream:
 
     def _parquet_tables(self) -> Iterator[TableBatch]:
         known = self.records.seen.columns
-        wanted = [name for name in self.mapping.fields if name in known]
+        wanted = columns_of(self.mapping.fields, known)
         row = 0
         for batch in _batches(self.records.seen.path, wanted):
             typed = pl.DataFrame(batch)
             cells = typed.select(_cell_text(typed[name]) for name in wanted)
-            missing = [pl.lit(None, dtype=pl.String).alias(n) for n in self.mapping.fields if n not in wanted]
+            fields = pl.DataFrame([field_cells(cells, name) for name in self.mapping.fields])
             positions = pl.int_range(row, row + len(typed), eager=True).alias("source_position")
             row += len(typed)
             yield TableBatch(
-                Table(self.source_file, cells.with_columns(missing), positions, is_json=False, carry=self.carry),
+                Table(self.source_file, fields, positions, is_json=False, carry=self.carry),
                 lambda position: str(position).encode(),
             )
+
+
+def _headers(cells: pl.DataFrame) -> pl.Series | None:
+    """Which rows say the header again, as where files were put one behind the other; None where none does."""
+    names = [name for name in cells.columns if not name.startswith("\0")]
+    if any(cells[name].dtype != pl.String for name in names) or not names or not (cells[names[0]] == names[0]).any():
+        return None
+    return cells.select(pl.all_horizontal(pl.col(name).eq_missing(name) for name in names)).to_series()
 
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
@@ -147,4 +159,6 @@ def _cell_text(values: pl.Series) -> pl.Series:
         return values.dt.convert_time_zone("UTC").dt.to_string("%Y-%m-%dT%H:%M:%S%.fZ")
     if isinstance(values.dtype, pl.Datetime):
         return values.dt.to_string("%Y-%m-%dT%H:%M:%S%.f")
+    if isinstance(values.dtype, pl.Struct):
+        return values.struct.json_encode()
     return values.cast(pl.String)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 
+import polars as pl
 import pytest
 
 from flows.reading.look import look
@@ -133,11 +136,11 @@ def test_columns_of_public_traces_in_another_order(read):
     assert azure["arrived_at"][0].microsecond == 9930
     burst = read(
         "burstgpt",
-        "Model,Timestamp,Response tokens,Request tokens\nm,5.5,0,7\n",
+        "Model,Timestamp,Response tokens,Request tokens\nm,5.5,0,7\nm,6.5,0.0,7.0\n",
         "b.csv",
         origin="2026-03-01T00:00:00Z",
     ).rows
-    assert burst.select("prompt_tokens", "output_tokens", "status").row(0) == (7, None, "error")
+    assert burst.select("prompt_tokens", "output_tokens", "status").rows() == [(7, None, "error")] * 2
 
 
 @pytest.mark.parametrize("odd", ["1e1", "", "-5", "1_0", " 7", "true"])
@@ -218,3 +221,156 @@ def test_a_report_in_yaml_says_what_would_serve(tmp_path):
     path = tmp_path / "report.yaml"
     path.write_text("metadata:\n  version: 2\n  guidellm_version: 0.8.1\nbenchmarks:\n- type_: generative\n")
     assert "--outputs json" in unfit(look(path).head)
+
+
+NESTED = {**NOON, "request_id": "id", "prompt_tokens": "usage.in", "finish_reason": "finish"}
+INSIDE = [{"id": "a", "usage": {"in": 7, "out": 1}, "finish": ["length"]}, {"id": "b", "usage": None, "finish": None}]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "texts", "twice", "csv", "parquet"])
+def test_a_path_goes_into_json_texts_cells_and_structs(read, tmp_path, kind):
+    texts = [{name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+             for row in INSIDE]  # fmt: skip
+    twice = [{**row, "usage": row["usage"] and json.dumps(row["usage"])} for row in texts]
+    frame, table = pl.DataFrame(INSIDE), io.BytesIO()
+    frame.write_parquet(table)
+    cells = pl.DataFrame(texts).write_csv()
+    log = {"jsonl": INSIDE, "texts": texts, "twice": twice, "csv": cells, "parquet": table.getvalue()}[kind]
+    found = read("mapped", log, f"log.{kind}", map=NESTED).rows
+    assert found.select("request_id", "prompt_tokens", "status").rows() == [("a", 7, "length"), ("b", None, "ok")]
+
+
+def test_a_list_as_python_prints_it_is_a_finish_reason(read):
+    found = read("mapped", "id,finish\na,\"['length', 'stop']\"\n", "log.csv", map={**NOON, "finish_reason": "finish"})
+    assert found.rows["status"].to_list() == ["length"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_words_for_no_name_are_no_session(read, kind):
+    words = ["None", "null", "NaN", "nan", "-", "N/A", "s 1"]
+    log = "s\n" + "".join(f"{word}\n" for word in words) if kind == "csv" else [{"s": word} for word in words]
+    found = read("mapped", log, f"log.{kind}", map={**NOON, "session_id": "s"}).rows
+    assert sorted(found["session_id"].to_list(), key=str) == [*[None] * 6, "s 1"]
+
+
+def test_numbers_that_are_names_are_the_same_as_whole_numbers_and_as_floats(read):
+    found = read("mapped", '{"s": 7}\n{"s": 7.0}\n{"s": "7.0"}\n', map={**NOON, "session_id": "s"}).rows
+    assert sorted(found["session_id"].to_list()) == ["7", "7", "7.0"]
+
+
+def test_helicone_paths_and_properties_of_a_csv(read):
+    log = "request_id,request_created_at,request_path,request_properties\n" + "".join(
+        f'h{n},2026-03-01T10:00:00Z,{path},"{{""Helicone-Session-Id"": ""s""}}"\n'
+        for n, path in enumerate(("/v1/chat/completions", "https://x.y/v1/embeddings", "/v1/rerank?n=1"))
+    )
+    found = read("helicone", log, "h.csv").rows
+    assert found["operation"].to_list() == ["chat", "embedding", "rerank"]
+    assert found["session_id"].to_list() == ["s"] * 3
+
+
+def test_metadata_that_is_a_text_of_a_text(read):
+    usage = json.dumps({"usage_object": {"prompt_tokens_details": {"cached_tokens": 4}}})
+    found = read("litellm", [spend(1, metadata=json.dumps(usage)), spend(2, metadata=usage)]).rows
+    assert found["cached_prompt_tokens"].to_list() == [4, 4]
+
+
+def test_a_first_token_that_comes_with_the_end_is_of_an_answer_that_was_not_streamed(read):
+    mapping = {**NOON, "request_id": "id", "output_tokens": "o", "ttft_s": "f", "e2e_s": "e"}
+    rows = [{"id": n, "o": o, "f": f, "e": 2.0} for n, (o, f) in enumerate([(5, 2.0), (1, 2.0), (5, 0.5), (None, 2)])]
+    assert read("mapped", rows, map=mapping).rows["ttft_s"].to_list() == [None, 2.0, 0.5, None]
+
+
+@pytest.mark.parametrize("form", ["azure", "litellm"])
+def test_a_header_inside_of_a_csv_is_that_of_a_file_put_behind_another(read, form):
+    azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-03-01 10:00:00+00:00,10,5\n"
+    spent = pl.DataFrame([{key: value for key, value in spend(1).items() if key != "metadata"}]).write_csv()
+    log = {"azure": azure + azure.replace("10,5", "11,5"), "litellm": spent + spent.replace("r1", "r2")}[form]
+    reading = read(form, log, "log.csv")
+    assert (len(reading.rows), reading.ignored, reading.rejects) == (2, 2, [])
+
+
+def test_kong_lines_that_no_model_answered_are_no_requests(read):
+    line = {"started_at": 1772359200000, "latencies": {"request": 9}, "request": {"id": "1"}}
+    usage = {"meta": {"request_model": "m"}, "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
+    rows = [
+        line,
+        {**line, "ai": {"proxy": usage}},
+        {**line, "request": {"id": "2"}, "ai": {"ai-proxy-advanced": usage}},
+    ]
+    reading = read("kong", rows)
+    assert reading.rows["prompt_tokens"].to_list() == [10, 10]
+    assert (reading.ignored, reading.rejects) == (1, [])
+
+
+def test_lines_of_the_server_among_its_requests_are_no_requests(read):
+    out = {"prompt_tokens": 9, "completion_tokens": 5, "e2e_latency": 2.0, "request_received_ts": 1772359201.0}
+    line = {"timestamp": "2026-03-01T10:00:03", "event": "request.finished", "rid": "a", "out": {"meta_info": out}}
+    log = f'[2026-03-01 10:00:00 TP0] Decode batch\n{json.dumps(line)}\nINFO:     1.2.3.4:5 - "GET / HTTP/1.1"\n?\n'
+    reading = read("sglang", log, timezone="UTC")
+    assert (len(reading.rows), reading.ignored) == (1, 2)
+    assert [reject.reason for reject in reading.rejects] == ["not JSON"]
+
+
+def test_a_turn_before_the_one_it_answers_belongs_to_its_conversation(read):
+    chats = [(1, -1, 0), (9, 2, 9), (2, 1, 3), (4, 4, 5)]
+    rows = [
+        {"chat_id": own, "parent_chat_id": parent, "timestamp": at, "input_length": 33, "output_length": 5, "turn": 1}
+        for own, parent, at in chats
+    ]
+    found = read("bailian", rows, origin=START).rows
+    assert found["session_id"].to_list() == ["1", "1", "4", "1"]
+
+
+def test_choices_of_a_logged_response_are_counted(read):
+    said = {"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]}
+    found = read("litellm", [spend(1, response=said), spend(2)]).rows
+    assert found["choices"].to_list() == [2, None]
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"num_prompts": 2, "completed": 2, "mean_ttft_ms": 3.0, "backend": "vllm"}, "--save-detailed"),
+        ({"type": "thread.started", "thread_id": "t"}, "rollout"),
+    ],
+)
+def test_totals_and_streams_without_times_say_what_would_serve(tmp_path, record, told):
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    assert told in unfit(look(path).head)
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "jsonl.gz"])
+def test_text_in_utf_16_is_read_like_that_in_utf_8(read, kind, coding):
+    rows = [{"id": "\u00e9", "p": 10}, {"id": "b", "p": 11}]
+    text = "id,p\r\n\u00e9,10\r\nb,11\r\n" if kind == "csv" else "".join(json.dumps(row) + "\n" for row in rows)
+    log = ("" if coding == "utf-16" else "\ufeff") + (json.dumps(rows) if kind == "json" else text)
+    held = gzip.compress(log.encode(coding)) if kind.endswith("gz") else log.encode(coding)
+    found = read("mapped", held, f"log.{kind}", map={**NOON, "request_id": "id", "prompt_tokens": "p"}).rows
+    assert sorted(found.select("request_id", "prompt_tokens").rows()) == [("b", 11), ("\u00e9", 10)]
+
+
+ARRAY = [spend(n) for n in range(3)]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_whole_elements_of_an_array_that_is_cut_off_are_kept(read, indent, pack):
+    reading = read("litellm", pack(json.dumps(ARRAY, indent=indent)[:-20].encode()), "log.json")
+    assert (len(reading.rows), reading.ignored, reading.rejects) == (2, 1, [])
+    assert reading.status == ("growing" if pack is bytes else "truncated")
+
+
+def test_what_follows_the_damage_of_an_array_is_one_reject(read):
+    text = json.dumps(ARRAY).replace('"r1",', '"r1",,')
+    reading = read("litellm", text, "log.json")
+    assert reading.rows["request_id"].to_list() == ["r0"]
+    assert [(reject.position, reject.reason) for reject in reading.rejects] == [(1, "not JSON")]
+
+
+def test_arrays_one_after_the_other_and_lenient_ones_are_whole(read):
+    text = json.dumps(ARRAY[:2]) + "\n" + json.dumps(ARRAY[2:]).replace(": 10,", ": NaN,")
+    reading = read("litellm", text, "log.json")
+    assert reading.rows.sort("request_id")["prompt_tokens"].to_list() == [10, 10, None]
+    assert (reading.ignored, reading.rejects, reading.status) == (0, [], "complete")

@@ -108,6 +108,35 @@ def one_after_the_other(line: bytes) -> Iterator[Any]:
         start = _behind_blanks(text, end)
 
 
+def array_elements(data: bytes) -> tuple[list[bytes], bytes]:
+    """The JSON texts of the elements of an array, or of several one after the other, and what follows the last of them.
+
+    What follows the last whole element is empty where nothing is cut off or damaged.
+    """
+    text = data.decode("utf-8", errors="replace")
+    elements: list[bytes] = []
+    start, end = _behind_blanks(text, 1), 0
+    while start < len(text):
+        if text[start] == "]":
+            end = start = _behind_blanks(text, start + 1)
+            if text[start : start + 1] != "[":
+                break
+            start = _behind_blanks(text, start + 1)
+            continue
+        try:
+            _, end = _sequential.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start
+            break
+        elements.append(text[start:end].encode())
+        end = start = _behind_blanks(text, end)
+        if text[start : start + 1] == ",":
+            start = _behind_blanks(text, start + 1)
+        elif text[start : start + 1] != "]":
+            break
+    return elements, text[end:].encode()
+
+
 def _behind_blanks(text: str, start: int) -> int:
     blanks = _BLANKS.match(text, start)
     return blanks.end() if blanks else start
@@ -125,12 +154,16 @@ def _encodable(value: Any) -> Any:
 
 
 def inner(value: Any) -> Any:
-    """`value`, or what it decodes to where it is a text holding a JSON object or array (JSON inside JSON)."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
+    """`value`, or what it decodes to where it is a text holding a JSON object or array (JSON inside JSON).
+
+    A text of such a text is gone into too: a database's column of JSON texts, written as the text of JSON.
+    """
+    if isinstance(value, str) and value.startswith(("{", "[", '"{', '"[')):
         try:
-            return parse_slowly(value.encode("utf-8", errors="replace"))[0]
+            decoded = parse_slowly(value.encode("utf-8", errors="replace"))[0]
         except (ValueError, RecursionError):
             return value
+        return inner(decoded) if isinstance(decoded, str) else decoded
     return value
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from transforms.fields.decode import inner
+
 FINISH_STATUS = {
     # OpenAI, Anthropic StopReason, vLLM FinishReason, SGLang {"type": …}, Gemini (log_formats.md §5, §7; case 68)
     "length": "length",
@@ -46,17 +48,30 @@ REFUSED = "refusal"
 TOOL_REASONS = frozenset({"tool_use", "tool_calls", "function_call", "tool_call"})
 
 
+UNNAMED = frozenset(("", "-", "null", "none", "nan", "n/a"))
+"""What loggers and data frames write for no name, lower case: never the id of a session or of a request."""
+
+
 def text(value: Any) -> str | None:
-    """A name or id as text: numbers become their digits; None for null, "" and anything that is no name."""
+    """A name or id as text: numbers become their digits; None for null, words of UNNAMED and what is no name."""
     if isinstance(value, str):
-        return value.strip() or None
+        bare = value.strip()
+        return None if bare.lower() in UNNAMED else bare
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
+        return None if value != value else str(value)  # noqa: PLR0124 - NaN
     return None
 
 
 def finish_word(value: Any) -> str | None:
-    """The finish reason as one word, from a text, `{"type": word}` or a list of either (the first)."""
+    """The finish reason as one word, from a text, `{"type": word}`, a list of either (the first), or their JSON text.
+
+    A list may also be written as Python prints it, as in a CSV of pandas.
+    """
+    value = inner(value)
+    if isinstance(value, str) and value.startswith("['"):
+        value = value[2:].partition("'")[0]
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, dict):

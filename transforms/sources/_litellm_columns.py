@@ -42,7 +42,7 @@ def columns_of(rows: pl.DataFrame) -> pl.DataFrame:
             for given in (own, asked)
             for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
         ),
-        choices=pl.coalesce(own.field("n"), asked.field("n")),
+        choices=pl.coalesce(own.field("n"), asked.field("n"), _several_choices()),
         tool_results=_tool_results(rows),
         **_answered(),
     )
@@ -76,6 +76,12 @@ def _answered() -> dict[str, pl.Expr]:
         "finish_reason": pl.coalesce(first.field("finish_reason"), response.field("stop_reason")),
         "tool_calls": pl.when(choices.list.len() > 0).then(calls.list.sum()).otherwise(used),
     }
+
+
+def _several_choices() -> pl.Expr:
+    """How many choices the logged response has, where it has more than one."""
+    number = pl.col("response").struct.field("choices").list.len().cast(pl.Int64)
+    return pl.when(number > 1).then(number)
 
 
 def _tool_results(rows: pl.DataFrame) -> pl.Series:

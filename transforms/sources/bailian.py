@@ -43,7 +43,8 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     origin_flags: list[str] = []
     origin = origin_us(source, origin_flags)
     clock = offset_clock(source, batch.carry)
-    roots: dict[str, str] = batch.carry.setdefault("roots", {})
+    parents: dict[str, str] = batch.carry.setdefault("parents", {})
+    parents.update(filter(None, (_answered(record.value) for record in decoded.records)))
     salt = file_salt(batch)
     rows, rejects = [], list(decoded.rejects)
     for record in decoded.records:
@@ -53,19 +54,29 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
         except ValueError as error:
             rejects.append(Reject(record.position, str(error)))
             continue
-        row["session_id"] = _root(record.value, roots)
+        row["session_id"] = _root(text(record.value.get("chat_id")), parents)
         row["flags"] = [*origin_flags, *row["flags"]]
         rows.append(row)
     return Parsed(frame(rows), rejects)
 
 
-def _root(line: Mapping[str, Any], roots: dict[str, str]) -> str | None:
-    """The chat that the line's conversation began with; chats that answer another are kept in `roots`."""
+def _answered(line: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The chat of a line and the one it answers; None for the first of a conversation."""
     own, parent = text(line.get("chat_id")), text(line.get("parent_chat_id"))
-    if own is None or parent in (None, NO_PARENT):
-        return own
-    roots[own] = roots.get(parent, parent)
-    return roots[own]
+    return None if own is None or parent in (None, NO_PARENT, own) else (own, parent)
+
+
+def _root(own: str | None, parents: dict[str, str]) -> str | None:
+    """The chat that the conversation of chat `own` began with, wherever its line stands; kept as the parent then."""
+    seen: list[str] = []
+    chat = own
+    while chat in parents and chat not in seen:
+        seen.append(chat)
+        chat = parents[chat]
+    for passed in seen:
+        if chat is not None and passed != chat:
+            parents[passed] = chat
+    return chat
 
 
 def _row(record: Record, clock: Clock, origin: int, block_tokens: int | None) -> dict[str, Any]:

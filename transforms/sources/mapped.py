@@ -15,7 +15,7 @@ from transforms.fields.columns import Column, block_ids, counts, instants, parse
 from transforms.fields.kinds import operation_of, server_of
 from transforms.fields.outcome import outcome
 from transforms.fields.usage import settle_usage
-from transforms.fields.words import finish_status, finish_word
+from transforms.fields.words import UNNAMED, finish_status, finish_word
 from transforms.finish import INSTANTS
 from transforms.flags import flagged
 from transforms.mapping import WHOLE, FieldMap, Pick, parse_mapping
@@ -33,6 +33,8 @@ HASH_BLOCK_MISMATCH = "hash_block_mismatch"
 WORDS = ("status", "served_by", "operation", "finish_reason", "flags")
 """Columns of few distinct words."""
 MAX_WORD_CHARACTERS = 64
+UNNAMED_SPELLINGS = sorted({spelling for word in UNNAMED for spelling in (word, word.upper(), word.title(), "NaN")})
+"""The words for no name as they are written."""
 
 
 def recognise(head: Head) -> str | None:
@@ -79,7 +81,8 @@ def canonicalise(table: Table, source: Source) -> Parsed:
         frame = flagged(frame, where, word)
     for word in dict.fromkeys(rows.constants):
         frame = flagged(frame, pl.repeat(value=True, n=len(frame), eager=True), word)
-    frame = settle_usage(_settle_status(_settle_blocks(frame, source)), source)
+    frame = _settle_first_token(_settle_status(_settle_blocks(frame, source)))
+    frame = settle_usage(frame, source)
     kept, rejects = _without_rejects(frame, rows.reasons)
     return _without_ignored(kept, rejects, table, mapping)
 
@@ -116,8 +119,19 @@ def _column(rows: _Rows, target: str, pick: Pick) -> Column:
         return block_ids(cells)
     if target in WORDS:
         return _by_value(cells, target, pick.field, is_json=table.is_json)
-    bare = texts(cells, is_json=table.is_json)
-    return Column(pl.select(pl.when(~bare.str.contains(r"^[\[{]")).then(bare)).to_series() if table.is_json else bare)
+    return Column(_names(cells, is_json=table.is_json))
+
+
+def _names(cells: pl.Series, *, is_json: bool) -> pl.Series:
+    """Names and ids, with the rules of `words.text`; an object or a list is none."""
+    bare = texts(cells, is_json=is_json)
+    is_name = ~bare.is_in(UNNAMED_SPELLINGS)
+    if is_json:
+        is_name &= ~bare.str.contains(r"^[\[{]")
+        is_float = cells.str.contains(r"^-?\d+\.0+$").fill_null(value=False)
+        if is_float.any():
+            bare = bare.zip_with(~is_float, bare.str.replace(r"\.0+$", ""))
+    return pl.select(pl.when(is_name).then(bare)).to_series()
 
 
 def _constant_cell(value: Any, *, is_json: bool) -> str:
@@ -125,10 +139,10 @@ def _constant_cell(value: Any, *, is_json: bool) -> str:
 
 
 def _replaced(cells: pl.Series, pick: Pick, *, is_json: bool) -> pl.Series:
-    """Cells with the pick's `words` in place of texts and NULL for its `missing` ones."""
+    """Cells with the pick's `words` in place of texts and NULL for its `missing` ones; 0.0 is the text 0 here."""
     if not pick.words and not pick.missing:
         return cells
-    bare = texts(cells, is_json=is_json)
+    bare = texts(cells, is_json=is_json).str.replace(r"^(-?\d+)\.0+$", "$1")
     words = {text: _constant_cell(word, is_json=is_json) for text, word in pick.words.items()}
     out = cells.clear(len(cells)) if pick.is_words_only else cells
     for text, word in words.items():
@@ -235,6 +249,19 @@ def _settle_blocks(frame: pl.DataFrame, source: Source) -> pl.DataFrame:
     return flagged(frame.with_columns(dropped), wrong, HASH_BLOCK_MISMATCH)
 
 
+def _settle_first_token(frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` without first tokens that came with the end: those of answers that were not streamed.
+
+    Only an answer of one token has its first token at its end.
+    """
+    is_longer = pl.col("output_tokens").fill_null(0) != 1 if "output_tokens" in frame.columns else pl.lit(value=True)
+    for first, end in (("ttft_s", "e2e_s"), ("first_token_at", "ended_at")):
+        if {first, end} <= set(frame.columns):
+            is_stand_in = ((pl.col(first) == pl.col(end)) & is_longer).fill_null(value=False)
+            frame = frame.with_columns(pl.when(~is_stand_in).then(first).alias(first))
+    return frame
+
+
 def _without_rejects(frame: pl.DataFrame, reasons: list[pl.Series]) -> tuple[pl.DataFrame, list[Reject]]:
     if not reasons:
         return frame, []
@@ -245,11 +272,11 @@ def _without_rejects(frame: pl.DataFrame, reasons: list[pl.Series]) -> tuple[pl.
 
 
 def _without_ignored(frame: pl.DataFrame, rejects: list[Reject], table: Table, mapping: FieldMap) -> Parsed:
-    if not mapping.ignored_if:
+    marks = [pl.col(name).is_not_null() for name in mapping.ignored_if]
+    if mapping.ignored_unless:
+        marks.append(pl.all_horizontal(pl.col(name).is_null() for name in mapping.ignored_unless))
+    if not marks:
         return Parsed(frame, rejects)
-    marked = table.cells.select(
-        pl.any_horizontal(pl.col(name).is_not_null() for name in mapping.ignored_if)
-    ).to_series()
-    ignored = set(table.positions.filter(marked))
+    ignored = set(table.positions.filter(table.cells.select(pl.any_horizontal(marks)).to_series()))
     rejects = [reject for reject in rejects if reject.position not in ignored]
     return Parsed(frame.filter(~pl.col("source_position").is_in(list(ignored))), rejects, len(ignored))

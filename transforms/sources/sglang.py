@@ -9,6 +9,7 @@ of the rest are those of the slow ones.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ FAKE_BOOTSTRAP_HOST = "2.2.2.2"
 """Where the warm-up of a disaggregated server says its prefill is (srt/disaggregation/utils.py)."""
 WARM_UP_TEXT = "The capital city of France is"
 """What a starting server asks itself (srt/entrypoints/http_server.py)."""
+SERVER_LINE = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):? ")
+"""How lines of the server's logger and of uvicorn begin (log_formats.md §5)."""
 REFUSED_FROM, FAILED_FROM = 400, 500
 
 
@@ -78,7 +81,8 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
     decoded = decode(batch, KEYS)
     seen: Seen = batch.carry.setdefault("seen", Seen())
     clock = clock_of(source, batch.carry)
-    rows, rejects, ignored = [], list(decoded.rejects), 0
+    rejects = _without_server_lines(decoded.rejects, batch)
+    rows, ignored = [], len(decoded.rejects) - len(rejects)
     for record in decoded.records:
         try:
             kind = _kind(record.value)
@@ -95,6 +99,14 @@ def canonicalise(batch: Batch, source: Source) -> Parsed:
             del seen.asked[rid or ""]
             ignored += 1
     return Parsed(settle_usage(frame(rows), source), rejects, ignored)
+
+
+def _without_server_lines(rejects: list[Reject], batch: Batch) -> list[Reject]:
+    """`rejects` without the server's own lines, which stand among the requests where the log goes to stdout."""
+    if not rejects:
+        return []
+    lines = dict(zip(batch.positions, batch.lines, strict=True))
+    return [reject for reject in rejects if not SERVER_LINE.match(lines[reject.position])]
 
 
 def rest(carry: dict[str, Any], source: Source) -> Parsed:
