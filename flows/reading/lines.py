@@ -143,7 +143,7 @@ def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> 
     out = LineBatch()
     offsets = accumulate((len(line) + 1 for line in raw), initial=position)
     for line, start in zip(raw, offsets, strict=False):
-        text = clean(line, start)
+        text = clean(line)
         if len(text) > max_line_bytes:
             out.too_long.append((start, hashlib.sha256(line).hexdigest()))
         elif text:
@@ -153,8 +153,11 @@ def split(block: bytes, position: int, max_line_bytes: int = MAX_LINE_BYTES) -> 
     return LineBatch(out.lines, out.positions, blank, out.too_long)
 
 
-def clean(line: bytes, position: int) -> bytes:
-    """A line without what wrapped it: NUL bytes that copy-truncate rotation left (otel-contrib#34832), BOM, CR."""
+def clean(line: bytes) -> bytes:
+    """A line without what wrapped it: NUL bytes that copy-truncate rotation left (otel-contrib#34832), BOM, CR.
+
+    A mark stands where a file begins, which is inside where several were put one behind the other.
+    """
     if line[:1] == b"\0":
         line = line.lstrip(b"\0")
-    return line.strip() if position else line.removeprefix(BOM).strip()
+    return line.removeprefix(BOM).strip()

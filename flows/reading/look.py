@@ -159,7 +159,7 @@ def whole_document(stream: ByteStream) -> bytes:
                 f"is one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB; "
                 "write one record a line instead, as with jq -c '.[]'"
             )
-    return clean(bytes(held), 0)
+    return clean(bytes(held))
 
 
 def csv_header(line: str, delimiter: str) -> tuple[str, ...]:
@@ -178,8 +178,8 @@ def _start(path: Path, compression: str) -> bytes:
 
 def _lines(start: bytes) -> list[bytes]:
     lines = []
-    for n, line in enumerate(start.split(b"\n", HEAD_LINES * 2)[: HEAD_LINES * 2]):
-        text = clean(line, n)
+    for line in start.split(b"\n", HEAD_LINES * 2)[: HEAD_LINES * 2]:
+        text = clean(line)
         if text:
             lines.append(text)
     return lines

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flows.reading.csv_rows import check_columns_once, csv_spans
-from flows.reading.lines import BATCH_BYTES, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
+from flows.reading.lines import BATCH_BYTES, BOM, MAX_LINE_BYTES, BareLines, LineBatch, LineReader, clean
 from flows.reading.look import Look, event_data, whole_document
 from flows.reading.streams import UNCOMPRESSED, ByteStream
 from transforms.fields.decode import array_elements, one_after_the_other, parse
@@ -84,7 +84,7 @@ class RecordStream:
             kept = [(data, position) for data, position in told if data]
             blank = batch.blank + len(batch.lines) - len(kept)
             yield LineBatch([data for data, _ in kept], [position for _, position in kept], blank, batch.too_long)
-        last = event_data(clean(reader.tail, reader.tail_position))
+        last = event_data(clean(reader.tail))
         self.next_offset = reader.tail_position + len(reader.tail)
         if last and _parses(last):
             yield LineBatch([last], [reader.tail_position])
@@ -106,7 +106,7 @@ class RecordStream:
         self.next_offset = begin + len(last)
         if self._stream.is_cut_off:
             self.status = "truncated"
-        if not clean(last, begin):
+        if not clean(last):
             return
         is_open = self.seen.compression in UNCOMPRESSED and self.is_last
         if last.count(b'"') % 2 == 0 and last.count(self.seen.delimiter.encode()) >= len(self.seen.columns) - 1:
@@ -119,7 +119,7 @@ class RecordStream:
 
     def _last(self, reader: LineReader) -> LineBatch:
         """What follows the last line end: a record if it is whole, else left for the next run."""
-        text = clean(reader.tail, reader.tail_position)
+        text = clean(reader.tail)
         self.next_offset = reader.tail_position + len(reader.tail)
         if not text:
             return LineBatch()
@@ -174,7 +174,8 @@ class RecordStream:
                     is_headed = False
                     self.ignored += 1
                     continue
-                text = io.StringIO(block[start:end].decode("utf-8", errors="replace"), newline="")
+                line = block[start:end].removeprefix(BOM)
+                text = io.StringIO(line.decode("utf-8", errors="replace"), newline="")
                 cells = next(csv.reader(text, delimiter=delimiter), [])
                 if [cell.strip() for cell in cells] == names:  # of a file that was put behind another
                     self.ignored += 1

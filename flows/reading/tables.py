@@ -10,7 +10,7 @@ import polars as pl
 
 from flows.reading.cells import CellDecoder
 from flows.reading.csv_rows import CsvRows, check_columns_once, csv_rows
-from flows.reading.lines import clean
+from flows.reading.lines import BOM, clean
 from flows.reading.nested import column_of, columns_of, field_cells
 from transforms.batches import Reject, Table
 from transforms.errors import InputError, nearest
@@ -109,7 +109,7 @@ class TableStream:
         def raw(start: int) -> bytes:
             following = starts[np.searchsorted(starts, start) + 1 :]
             end = int(following[0]) - position if len(following) else len(block)
-            return clean(block[start - position : end], start)
+            return clean(block[start - position : end])
 
         return TableBatch(table, raw, rejects, int(rows.spans.is_blank.sum()))
 
@@ -131,10 +131,13 @@ class TableStream:
 
 def _headers(cells: pl.DataFrame) -> pl.Series | None:
     """Which rows say the header again, as where files were put one behind the other; None where none does."""
-    names = [name for name in cells.columns if not name.startswith("\0")]
-    if any(cells[name].dtype != pl.String for name in names) or not names or not (cells[names[0]] == names[0]).any():
+    first, *others = cells.columns
+    if any(dtype != pl.String for dtype in cells.dtypes):
         return None
-    return cells.select(pl.all_horizontal(pl.col(name).eq_missing(name) for name in names)).to_series()
+    says = cells[first].str.strip_prefix(BOM.decode()).str.strip_chars() == first
+    for name in others if says.any() else ():
+        says &= cells[name].str.strip_chars() == name
+    return says.fill_null(value=False) if says.any() else None
 
 
 def _batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:

@@ -321,10 +321,13 @@ def test_a_turn_before_the_one_it_answers_belongs_to_its_conversation(read):
     assert found["session_id"].to_list() == ["1", "1", "4", "1"]
 
 
-def test_choices_of_a_logged_response_are_counted(read):
+def test_choices_asked_for_or_answered_are_counted(read):
     said = {"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]}
     found = read("litellm", [spend(1, response=said), spend(2)]).rows
     assert found["choices"].to_list() == [2, None]
+    seen = {"id": "o", "type": "GENERATION", "startTime": START, "modelParameters": '{"n": "2", "max_tokens": 9}'}
+    langfuse = read("langfuse", [seen]).rows
+    assert langfuse.select("choices", "requested_output_tokens").row(0) == (2, 9)
 
 
 @pytest.mark.parametrize(
@@ -374,3 +377,13 @@ def test_arrays_one_after_the_other_and_lenient_ones_are_whole(read):
     reading = read("litellm", text, "log.json")
     assert reading.rows.sort("request_id")["prompt_tokens"].to_list() == [10, 10, None]
     assert (reading.ignored, reading.rejects, reading.status) == (0, [], "complete")
+
+
+def test_marks_of_files_put_one_behind_the_other_are_no_part_of_a_line(read):
+    mapping = {**NOON, "request_id": "id"}
+    lines = b'\xef\xbb\xbf{"id": "a"}\n'
+    found = read("mapped", gzip.compress(lines) + gzip.compress(lines.replace(b'"a"', b'"b"')), map=mapping).rows
+    assert sorted(found["request_id"].to_list()) == ["a", "b"]
+    table = read("mapped", b"\xef\xbb\xbfid, p\na, 1\n\xef\xbb\xbfid, p\nb , 2\n", "log.csv", map=mapping)
+    assert sorted(table.rows["request_id"].to_list()) == ["a", "b"]
+    assert (table.ignored, table.rejects) == (2, [])

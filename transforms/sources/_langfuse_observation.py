@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.fields import genai
 from transforms.fields.decode import at, inner
-from transforms.fields.numbers import amount, count
+from transforms.fields.numbers import amount, small_count
 from transforms.fields.words import TOOL_REASONS, failure_status, finish_status, finish_word, text
 from transforms.plausible import NO_ARRIVAL
 from transforms.sources._langfuse_usage import Buckets, buckets_of, value_of
 from transforms.sources._nodes import AGENT, OTHER, REQUEST, TOOL, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from transforms.fields.clock import Clock
     from transforms.fields.decode import Record
@@ -194,14 +194,19 @@ def _is_call(part: Any) -> bool:
 
 
 def _asked(observation: Mapping[str, Any]) -> Row:
+    """The caller's own limit of the output, and the number of choices it asked for."""
     parameters = inner(value_of(observation, "modelParameters"))
-    for name in LIMITS:
+    return {"requested_output_tokens": _first_count(parameters, LIMITS), "choices": _first_count(parameters, ("n",))}
+
+
+def _first_count(parameters: Any, names: Sequence[str]) -> int | None:
+    for name in names:
         try:
-            if limit := count(at(parameters, name), []):
-                return {"requested_output_tokens": limit}
+            if number := small_count(at(parameters, name), []):
+                return number
         except ValueError:
             continue
-    return {"requested_output_tokens": None}
+    return None
 
 
 def _model(observation: Mapping[str, Any]) -> str | None:

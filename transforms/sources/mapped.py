@@ -124,7 +124,7 @@ def _column(rows: _Rows, target: str, pick: Pick) -> Column:
 
 def _names(cells: pl.Series, *, is_json: bool) -> pl.Series:
     """Names and ids, with the rules of `words.text`; an object or a list is none."""
-    bare = texts(cells, is_json=is_json)
+    bare = texts(cells, is_json=is_json).str.strip_chars()
     is_name = ~bare.is_in(UNNAMED_SPELLINGS)
     if is_json:
         is_name &= ~bare.str.contains(r"^[\[{]")
