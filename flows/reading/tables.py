@@ -132,7 +132,7 @@ class TableStream:
 def _headers(cells: pl.DataFrame) -> pl.Series | None:
     """Which rows say the header again, as where files were put one behind the other; None where none does."""
     first, *others = cells.columns
-    if any(dtype != pl.String for dtype in cells.dtypes):
+    if any(dtype != pl.String for dtype in cells.dtypes) or not cells[first].str.contains(first, literal=True).any():
         return None
     says = cells[first].str.strip_prefix(BOM.decode()).str.strip_chars() == first
     for name in others if says.any() else ():

@@ -35,6 +35,7 @@ WORDS = ("status", "served_by", "operation", "finish_reason", "flags")
 MAX_WORD_CHARACTERS = 64
 UNNAMED_SPELLINGS = sorted({spelling for word in UNNAMED for spelling in (word, word.upper(), word.title(), "NaN")})
 """The words for no name as they are written."""
+LONGEST_UNNAMED = max(map(len, UNNAMED))
 
 
 def recognise(head: Head) -> str | None:
@@ -124,14 +125,17 @@ def _column(rows: _Rows, target: str, pick: Pick) -> Column:
 
 def _names(cells: pl.Series, *, is_json: bool) -> pl.Series:
     """Names and ids, with the rules of `words.text`; an object or a list is none."""
-    bare = texts(cells, is_json=is_json).str.strip_chars()
-    is_name = ~bare.is_in(UNNAMED_SPELLINGS)
-    if is_json:
-        is_name &= ~bare.str.contains(r"^[\[{]")
-        is_float = cells.str.contains(r"^-?\d+\.0+$").fill_null(value=False)
-        if is_float.any():
-            bare = bare.zip_with(~is_float, bare.str.replace(r"\.0+$", ""))
-    return pl.select(pl.when(is_name).then(bare)).to_series()
+    bare = texts(cells, is_json=is_json)
+    if (bare.str.starts_with(" ") | bare.str.ends_with(" ")).any():
+        bare = bare.str.strip_chars()
+    if (bare.str.len_bytes() <= LONGEST_UNNAMED).any():
+        bare = pl.select(pl.when(~bare.is_in(UNNAMED_SPELLINGS)).then(bare)).to_series()
+    if not is_json:
+        return bare
+    is_float = cells.str.contains(r"^-?\d+\.0+$").fill_null(value=False)
+    if is_float.any():
+        bare = bare.zip_with(~is_float, bare.str.replace(r"\.0+$", ""))
+    return pl.select(pl.when(~bare.str.contains(r"^[\[{]")).then(bare)).to_series()
 
 
 def _constant_cell(value: Any, *, is_json: bool) -> str:
