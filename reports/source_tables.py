@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from reports.assumption_words import assumption_word
 from reports.blocks import Column, Table, table, text
 from reports.marts import ALL, rows
 from reports.printed import percent, whole
@@ -75,10 +76,11 @@ def rejects(marts: Marts) -> Table:
 
 def assumptions(marts: Marts) -> Table:
     """Every assumption with its label and where it comes from."""
-    frame = rows(marts, "mart_assumptions").sort("deployment_id", "name")
+    frame = rows(marts, "mart_assumptions").sort("deployment_id", "name").with_columns(meaning=pl.col("name"))
     return table("Assumptions and settings", _first(frame), [
         Column("deployment_id", "About", about_word, is_text=True),
         Column("name", "Name", text, is_text=True),
+        Column("meaning", "What it is", assumption_word, is_text=True),
         Column("value_text", "Value", text, is_text=True),
         Column("unit", "Unit", text, is_text=True),
         Column("provenance", "Label", text, is_text=True),

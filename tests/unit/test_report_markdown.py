@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_week import CLOSING, HOSTILE, empty_week, full_page, page_of
 
+from reports.assumption_words import assumption_word
 from reports.markdown import escaped, markdown, tables_markdown
 from reports.terminal import decision_lines
 
@@ -41,6 +42,13 @@ def test_each_count_of_cut_outputs_says_how_it_counts() -> None:
     text = tables_markdown(full_page())
     assert "| Logged as cut (status length) |" in text
     assert "By the first cause that holds: it failed; prompt and output fill max\\_model\\_len" in text
+
+
+def test_every_assumption_says_what_it_is() -> None:
+    text = tables_markdown(full_page()).replace("\\", "")
+    assert "| compute_efficiency_ratio | share of the data sheet's peak FLOP/s that is reached | 0.45 |" in text
+    assert "| headroom_ratio | spare capacity to keep above the peak | 0.3 |" in text
+    assert assumption_word("max_num_seqs") == "setting of the engine"
 
 
 def test_hostile_names_stay_text() -> None:
