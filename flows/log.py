@@ -18,7 +18,9 @@ FILE_KEPT = 3
 
 def start_logging(*, verbose: bool, quiet: bool) -> None:
     """Send the product's log to stderr: warnings, more with `verbose`, errors only with `quiet`."""
-    LOGGER.handlers.clear()
+    for earlier in tuple(LOGGER.handlers):
+        LOGGER.removeHandler(earlier)
+        earlier.close()
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("kvledger: %(message)s"))
     handler.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING)
