@@ -58,6 +58,8 @@ def whatif_page(
     """The page of the scenarios in `frame` (`scenario_rows`) on `week`, each deployment's beside its today."""
     names = frame["deployment_id"].unique(maintain_order=True).to_list()
     warnings = warning_lines(frame, marts)
+    shown = noted(frame)
+    note = _unnoted(frame.height - shown.height)
     return Page(
         title="What if",
         week=week,
@@ -67,8 +69,8 @@ def whatif_page(
         coverage=coverage(marts),
         headline=headlines(marts, frame),
         verdicts=(),
-        decisions=first_table(noted(frame), is_whole=True, note=_unnoted(frame)),
-        brief=first_table(noted(frame), note=_unnoted(frame)),
+        decisions=first_table(shown, is_whole=True, note=note),
+        brief=first_table(shown, note=note),
         fleet="",
         warnings=warnings,
         legend=LABELS,
@@ -88,9 +90,8 @@ def noted(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(is_single | is_short | is_end | pl.col("is_knee") | pl.col("is_first_cut"))
 
 
-def _unnoted(frame: pl.DataFrame) -> str:
-    """How many points of sweeps `noted` leaves out and where they stand; empty for none."""
-    left = frame.height - noted(frame).height
+def _unnoted(left: int) -> str:
+    """That `noted` left so many points of sweeps out, and where they stand; empty for none."""
     one_or_more = "1 point" if left == 1 else f"{whole(left)} points"
     return f"{one_or_more} between left out here; all are in the report's {POINTS.lower()}." if left else ""
 
