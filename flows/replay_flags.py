@@ -13,7 +13,7 @@ from flows.reading.recognise import recognised
 from flows.replay_site import SiteQuestion
 from transforms.fleet import Engine, Source
 from transforms.planner.replay.replay_options import ReplayOptions, check_options, option_kinds, with_settings
-from transforms.setting_values import KINDS, hinted_kind, read_setting
+from transforms.setting_values import read_setting, value_words
 from transforms.source_settings import check_settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def question_of(flags: Mapping[str, Any], settings: Sequence[str], **options: An
 def replay_setting_kinds() -> dict[str, str]:
     """Every key of `--set` → what its value is, in words, by name."""
     hints = get_type_hints(Source)
-    return dict(sorted((option_kinds() | {key: KINDS[hinted_kind(hints[key])] for key in SETTINGS}).items()))
+    return dict(sorted((option_kinds() | {key: value_words(hints[key]) for key in SETTINGS}).items()))
 
 
 def source_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from transforms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 """How a kind of value is called in a message."""
@@ -20,6 +23,11 @@ _SUFFIXED = re.compile(r"(\d+)(\.\d+)?([kmgtKMGT])")
 def hinted_kind(hint: Any) -> Any:
     """The kind of value that a field's type `hint` asks for, None left out of it."""
     return next(kind for kind in (get_args(hint) or (hint,)) if kind is not type(None))
+
+
+def value_words(hint: Any, choices: Iterable[str] = ()) -> str:
+    """What a value of type `hint` is, in words: one of `choices` where there are any, else its kind."""
+    return " | ".join(choices) or KINDS[hinted_kind(hint)]
 
 
 def whole_number(text: str) -> int:

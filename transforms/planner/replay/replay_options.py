@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from transforms.errors import ConfigError, nearest, nearest_few
 from transforms.fleet import Engine
 from transforms.planner.tool_waits.policy import parsed
-from transforms.setting_values import KINDS, hinted_kind, read_setting
+from transforms.setting_values import hinted_kind, read_setting, value_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,4 +139,4 @@ def _typed(key: str, text: str, hint: Any) -> Any:
 def option_kinds() -> dict[str, str]:
     """Key of the engine or the replay → what its value is, in words, by name."""
     hints = get_type_hints(Engine) | get_type_hints(ReplayOptions)
-    return {key: " | ".join(WORDS.get(key, ())) or KINDS[hinted_kind(hints[key])] for key in sorted(hints)}
+    return {key: value_words(hints[key], WORDS.get(key, ())) for key in sorted(hints)}

@@ -14,8 +14,7 @@ from transforms.fleet import Deployment, Engine, Planning, Slo
 from transforms.fleet_limits import DEPLOYMENT, ENGINE, PLANNING, SLO, Limit
 from transforms.planner.replay.replay_options import WORDS, ReplayOptions, check_options, usual_router
 from transforms.planner.whatif.context_limit import REJECTED_TURNS, REQUESTED
-from transforms.setting_values import KINDS as KIND_WORDS
-from transforms.setting_values import as_kind, hinted_kind, read_setting
+from transforms.setting_values import as_kind, hinted_kind, read_setting, value_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,12 +91,16 @@ def check_key(key: str, where: str) -> None:
 def setting_kinds() -> dict[str, str]:
     """Key of a setting → what its value is, in words, by name."""
     words = {**WORDS, **_WORDS}
-    return {key: " | ".join(words.get(key, ())) or KIND_WORDS[kind_of(key)] for key in sorted(known_settings())}
+    return {key: value_words(_hint_of(key), words.get(key, ())) for key in sorted(known_settings())}
 
 
 def kind_of(key: str) -> type:
     """Type of setting `key`: int, float, bool or str."""
-    return hinted_kind(get_type_hints(known_settings()[key])[key])  # type: ignore[no-any-return]
+    return hinted_kind(_hint_of(key))  # type: ignore[no-any-return]
+
+
+def _hint_of(key: str) -> Any:
+    return get_type_hints(known_settings()[key])[key]
 
 
 def _check_value(key: str, value: Any, where: str) -> None:
