@@ -12,6 +12,7 @@ import pytest
 
 from flows.catalog import load_catalog
 from transforms.errors import CatalogError, ConfigError
+from transforms.planner.model.config_reading import read_config
 from transforms.planner.model.expert_layout import (
     MARLIN,
     SGLANG_ON_AMD,
@@ -332,7 +333,8 @@ def test_our_configs_agree_with_every_fact_of_the_cases(shared_dir: Path):
     ],
 )
 def test_bytes_per_parameter_by_scheme(declared: dict, bytes_per_parameter: float):
-    assert quantization(declared, "x").bytes_per_parameter == pytest.approx(bytes_per_parameter)
+    read = read_config({"model_type": "llama", "num_hidden_layers": 1, "quantization_config": declared}, "x")
+    assert quantization(read.quantization, "x").bytes_per_parameter == pytest.approx(bytes_per_parameter)
 
 
 @pytest.mark.parametrize(

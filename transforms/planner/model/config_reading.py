@@ -45,6 +45,9 @@ def read_config(document: Mapping[str, Any], where: str) -> Config:
     quantization: Any = next((held[name] for name in names for held in (document, tower) if held.get(name)), {})
     if not isinstance(quantization, Mapping):
         raise ConfigError(f"{where}: 'quantization_config' must be an object, not {shown(quantization)}")
+    inner = quantization.get("quantization")
+    if isinstance(inner, Mapping):  # modelopt's own file, hf_quant_config.json, put into the config as it is
+        quantization = {**inner, **quantization}
     assumed = CLASS_DEFAULTS if tower is document else CLASS_DEFAULTS | TOWER_DEFAULTS
     return Config(_with_defaults(tower, assumed.get(model_type, {})), where, model_type, architecture, quantization)
 

@@ -173,13 +173,9 @@ def _own_drafter_layers(config: Config, family: str) -> int:
 
 
 def _kv_scheme_bits(config: Config) -> int | None:
-    """Read compressed-tensors' kv_cache_scheme and modelopt's kv_cache_quant_algo, which may lie one level deeper."""
-    inner = config.quantization.get("quantization")
-    for declared in (config.quantization, inner if isinstance(inner, Mapping) else {}):
-        scheme = declared.get("kv_cache_scheme")
-        bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
-        if isinstance(bits, int):
-            return bits
-        if str(declared.get("kv_cache_quant_algo")).upper() in ("FP8", "INT8"):
-            return 8
-    return None
+    """Read compressed-tensors' kv_cache_scheme and modelopt's kv_cache_quant_algo."""
+    scheme = config.quantization.get("kv_cache_scheme")
+    bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
+    if isinstance(bits, int):
+        return bits
+    return 8 if str(config.quantization.get("kv_cache_quant_algo")).upper() in ("FP8", "INT8") else None

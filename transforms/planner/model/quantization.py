@@ -50,9 +50,6 @@ def quantization(declared: Mapping[str, Any], where: str) -> Quantization:
     """Scheme that a config's `quantization_config` declares; CatalogError on one whose bytes we do not know."""
     if not declared:
         return Quantization("none")
-    inner = declared.get("quantization")
-    if isinstance(inner, Mapping):  # modelopt's own file, hf_quant_config.json, put into the config as it is
-        declared = {**inner, **declared}
     method = str(declared.get("quant_method") or ("modelopt" if "quant_algo" in declared else ""))
     reader = _READERS.get(method)
     if reader is None:
